@@ -14,7 +14,8 @@ if(OSH_CUDA STREQUAL "ON" OR (OSH_CUDA STREQUAL "AUTO" AND NOT OSH_SANITIZE AND 
     execute_process(COMMAND ${OSH_NVCC} --help OUTPUT_VARIABLE nvcc_help)
     execute_process(COMMAND ${folder}/ptxas --help OUTPUT_VARIABLE ptxas_help)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # -real: machine code. A number alone also adds PTX, which drivers of later GPUs compile.
+      # The name N-real adds the machine code of compute capability N. The name N alone also adds
+      # PTX, which the drivers of later GPUs compile.
       if(ptxas_help MATCHES "sm_100" AND ptxas_help MATCHES "sm_120")
         set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90-real 100 120-real)
       else()

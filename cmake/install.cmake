@@ -8,7 +8,7 @@ set(OSH_PRODUCT $<TARGET_FILE:liboneshot>)
 if(TARGET oneshot)
   add_dependencies(product oneshot)
   list(APPEND OSH_PRODUCT $<TARGET_FILE:oneshot>)
-  # Each shell has a file name of its own.
+  # Each shell expects another name of the file with completions.
   foreach(row bash=oneshot zsh=_oneshot fish=oneshot.fish)
     string(REPLACE "=" ";" row "${row}")
     list(GET row 0 shell)

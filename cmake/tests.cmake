@@ -139,9 +139,9 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# Tests of CUDA kernels. Tests that include on_gpu.h run on the GPU (label cuda; they are skipped
-# without a GPU), and as play_<test> on the emulated GPU. tests/play has the tests of the device
-# code and of the emulation.
+# Adds tests of CUDA kernels. Tests that include on_gpu.h run on the GPU (label cuda; they are
+# skipped without a GPU), and as play_<test> on the emulated GPU. tests/play has the tests of the
+# device code and of the emulation.
 if(OSH_CUDA_BUILT)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
        ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
@@ -192,7 +192,8 @@ if(OSH_PLAY)
     endif()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}" ${OSH_TEST_CORE})
     set(tests ${name})
-    # these tests have long sums, so they run a second time, with other kernels for matrix products
+    # test_stats and test_gptq_golden have long sums, so they run a second time, with other kernels
+    # for matrix products
     if(name MATCHES "^play_test_(stats|gptq_golden)$")
       add_test(NAME ${name}_generic COMMAND ${name})
       osh_test_props(${name}_generic kernel 300)
@@ -236,7 +237,7 @@ if(OSH_PLAY)
 endif()
 if(OSH_PLAY AND TARGET oneshot) # builds the whole program for the emulated GPU, for tests
   osh_play_exe(oneshot_play osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # This program has batches of 100 tokens, so that a small job has many batches. For this,
+  # oneshot_play_batches has batches of 100 tokens, so that a small job has many batches. For this,
   # batches.c is compiled again and linked instead of the library's object.
   osh_play_exe(oneshot_play_batches osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
                ${CMAKE_SOURCE_DIR}/src/schedule/batches.c)
@@ -273,7 +274,8 @@ foreach(file IN LISTS files)
     target_link_options(${name} PRIVATE -fno-sanitize=all)
     target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
     set_target_properties(${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  # needs the headers of CUPTI; the driver loads it on a machine with a GPU
+  # gpu_times needs the headers of CUPTI. The driver loads this library into a program on a machine
+  # with a GPU.
   elseif(name STREQUAL "gpu_times")
     if(OSH_CUDA_BUILT)
       find_path(OSH_CUPTI cupti.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES ../extras/CUPTI/include)
@@ -320,7 +322,7 @@ if(TARGET oneshot)
     endforeach()
   endforeach()
 
-  # tests/play/*.sh: the program on the emulated GPU.
+  # Adds the scripts tests/play/*.sh. They test the program on the emulated GPU.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/*.sh)
   foreach(file IN LISTS files)
     if(NOT OSH_PLAY)
@@ -336,7 +338,8 @@ if(TARGET oneshot)
                  "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests" "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 
-  # examples/c-api/*.c: programs that use include/oneshot.h; tests/examples/c_api.sh runs them.
+  # Builds examples/c-api/*.c, programs that use include/oneshot.h. tests/examples/c_api.sh runs
+  # them.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/c-api/*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
@@ -345,7 +348,7 @@ if(TARGET oneshot)
     set_target_properties(c_api_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   endforeach()
 
-  # examples/*.sh: each has its last line of output in a comment.
+  # Adds the examples examples/*.sh as tests. Each has its last line of output in a comment.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.sh)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)

@@ -18,7 +18,7 @@ bare_rows() {
         grep -E " $own(-updates|-security)? main$" | sed "s/ $own\(-updates\|-security\|\) main$/ $1\1 main/" | sort -u || true
 }
 
-# bare_base SUITE TAR - makes the archive of a bare system, unless the file exists
+# bare_base SUITE TAR - makes the archive of a bare system, if the file does not exist
 bare_base() {
     local mirror tree=$2.tree
     [ ! -e "$2" ] || return 0

@@ -34,7 +34,8 @@ def compress(model_dir, out, recipe, dataset, samples, length):
     from transformers import AutoModelForCausalLM
     import time
     import torch
-    # AWQModifier pins cached values, which fails without a GPU in torch for CUDA
+    # AWQModifier pins cached values in memory. With a torch for CUDA, this fails on a machine
+    # without a GPU.
     if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
@@ -52,7 +53,8 @@ def compress(model_dir, out, recipe, dataset, samples, length):
 def text(model_dir, out, dataset, samples, length):
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    # a letter may continue in the next row
+    # the rows are joined before decoding, because the bytes of a letter may continue in the next
+    # row
     ids = [i for row in token_ids(tokenizer, dataset, samples, length) for i in row]
     pathlib.Path(out).write_text(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 

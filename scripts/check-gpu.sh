@@ -67,7 +67,8 @@ pack() {
         cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
     done || return 1
     sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build_dir/CMakeCache.txt" >"$to/source-dir"
-    # The programs contain the same code, and the compressor finds it only with a window of 128 MiB.
+    # The programs contain the same code. The compressor finds the repeated code only with a window
+    # of 128 MiB.
     case $pack in
     *.tzst) tar -C "$to" --sort=name -cf - . | zstd -q -9 --long=27 -f -o "$pack" ;;
     *) tar -C "$to" --sort=name -cf - . | xz -c --lzma2=preset=6,dict=128MiB >"$pack" ;;
@@ -139,7 +140,7 @@ find_libraries() {
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
     [ -z "$names" ] || echo "libraries that are missing:" $names
-    # the last directory has the driver's libraries
+    # /usr/local/nvidia/lib64 has the libraries of the driver
     names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
 }
@@ -175,7 +176,7 @@ step_build() {
     cmake --build --preset release --target gpu_programs || die "the build fails"
 }
 
-# Runs test binaries, and prints each one's verdict. $1: seconds for each. $2: number at a time.
+# Runs test binaries, and prints the verdict of each. $1: seconds for each. $2: number at a time.
 run_tests() {
     local t code failed=0 passed=0 each=$1 at_a_time=$2 strict line
     shift 2
@@ -361,7 +362,8 @@ use_small() {
     samples=$((4 * samples)) tokens=$((4 * tokens))
     [ "$scale" = 1 ] || { await llama && model=$work/llama/model-2 data=$work/llama/model-2/calibration.jsonl samples=$n_samples tokens=$n_tokens; }
 }
-# Tests tiers of values, rounds and segments, with four batches.
+# Tests tiers of values, and budgets for which a subgraph is divided into rounds or segments. All
+# runs have four batches.
 step_budgets() {
     local least most want how n=0
     use_small

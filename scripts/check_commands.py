@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
     f"docs/tutorials/{what}.md" for what in ("first-run", "fine-tuned-model", "larger-than-memory", "eight-gb-gpu")} | {
-    # commands of these pages are run by tests/examples/adding.sh
+    # tests/examples/adding.sh runs the commands of these pages: docs/internals/adding-*.md
     f"docs/internals/adding-{what}.md"
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"

@@ -43,7 +43,7 @@ VERBS = set("""
     truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary
     verify wait walk warn weigh widen wire work wrap write yield preload
 """.split())
-# A word of VERBS before one of these is a noun: "state of a run", "time is measured".
+# A word of VERBS before a word of AFTER_NOUNS is a noun: "state of a run", "time is measured".
 AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
     would""".split())
 

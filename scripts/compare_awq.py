@@ -122,7 +122,8 @@ def main():
         shutil.rmtree(folder / out, ignore_errors=True)
     subprocess.run([a.binary, "--model", model_dir, "--recipe", recipe, "--dataset", data, "--num-calibration-samples", str(len(ids)),
                     "--max-seq-length", str(a.length), "--progress", "none", "--output", folder / "ours"], check=True)
-    # AWQModifier pins cached values, which fails without a GPU in torch for CUDA
+    # AWQModifier pins cached values in memory. With a torch for CUDA, this fails on a machine
+    # without a GPU.
     if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     watch()

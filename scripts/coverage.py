@@ -66,9 +66,9 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
-# Text models that exist only inside another model. The proof of the whole model also counts for
-# them.
 RELEASED = "another name in files; transformers knows the model by its model_type"
+# Text models that exist only inside another model. The proof of the whole model also counts for
+# the text model.
 INSIDE = {"MiniMaxM3SparseForCausalLM": "MiniMaxM3SparseForConditionalGeneration", "MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration", "Glm5NextForCausalLM": "Glm5NextForConditionalGeneration"}
 # Names of released files for an architecture that has another name in transformers.
 SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM", "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",

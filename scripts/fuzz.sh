@@ -23,7 +23,8 @@ nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
 here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
-                                                       # input, so this is in memory if possible
+                                                       # input; to write these files fast, the
+                                                       # directory is in memory if possible
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

@@ -45,7 +45,7 @@ def chat(text, tower=None, **more):
     return dict(text_config=PLAIN | dict(model_type=text, **more), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, **size))
 
 
-# The text model of these wrappers is in llm_config.
+# In the config of InternVL, the text model is in llm_config.
 INTERNVL = dict(pairs=[(r"^vision_tower", "vision_model"), (r"^multi_modal_projector\.", "mlp1.")], alias={"text_config": "llm_config"})
 INSIDE = [(r"^language_model\.model\.", "model.language_model."), (r"^language_model\.lm_head", "lm_head"), (r"^(vision_tower|multi_modal_projector)", r"model.\1")]
 OVIS = dict(pairs=[(r"^vision_tower", "visual_tokenizer.vit"), (r"^multi_modal_projector\.", "vte."), (r"^language_model\.", "llm.")], alias={"text_config": "llm_config"})

@@ -7,10 +7,10 @@
 #                            --threads, --output and --profile
 #   --schedule BINARY    build/release/tests/schedule, which is built with the tests
 #   --threads "1 2 4 8 16"
-# Prints a row for each number of threads. The columns are: seconds on one processor, simulated
-# seconds, the speed-up, the speed-up divided by the number of threads, seconds in which only the
-# calling thread works, seconds of threads outside the pool. Then prints the ten largest idle times
-# of the workers for the last number.
+# Prints a row for each number of threads. The first columns are: seconds on one processor,
+# simulated seconds, the speed-up, and the speed-up divided by the number of threads. The last two
+# are the seconds in which only the calling thread works, and the seconds of threads outside the
+# pool. Then prints the ten largest idle times of the workers for the last number.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 schedule= out= threads="1 2 4 8 16"

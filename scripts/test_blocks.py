@@ -24,9 +24,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
-# Tests of hostile input and of kernels with odd sizes: the blocks that they run do not show what a
-# sanitizer can find in them. KEPT also has a test that limits the size of files, which stops its
-# own file of marks.
+# Tests that always run: tests of hostile input, and tests of kernels with odd sizes. Their blocks
+# may also run in other tests, but a sanitizer can find faults only with the inputs of these tests.
+# KEPT also has cli_full_disk, which limits the size of files. The file in which this script marks
+# the run blocks is larger than that limit.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")

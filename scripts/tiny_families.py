@@ -183,7 +183,7 @@ FAMILIES = {
     "qwen3_asr": dict(text_config=dict(TINY, model_type="qwen3"), audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16)),
     "audioflamingo3": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, max_source_positions=32)),
     "musicflamingo": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, model_type="audioflamingo3_encoder", max_source_positions=32)),
-    # without logits_scaling: the classes around Granite do not divide by it
+    # logits_scaling is left out, because the classes around Granite do not divide by it
     "granite_speech": GRANITE_SPEECH, "granite_speech_plus": GRANITE_SPEECH,
     "granite4_vision": dict(text_config=dict(PLAIN, model_type="granite4_vision_text", **GRANITE), vision_config=dict(TOWER, model_type="siglip_vision_model"),
                             qformer_config=QFORMER, downsample_rate="1/2", image_grid_pinpoints=[[8, 8]], deepstack_layer_map=[], spatial_target_layers=[]),
@@ -242,8 +242,8 @@ EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
 
 
-# transformers 5.17 writes this prefix into names of text models inside other models. Released files
-# do not have it.
+# transformers 5.17 writes the prefix language_model.model into names of text models inside other
+# models. Released files do not have this prefix.
 TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 
 
@@ -373,7 +373,7 @@ def rounded(source, ours, out):
     made = tensors(source)
     packed = tensors(ours)
     for name in [n for n in packed if n.endswith("weight_packed")]:
-        # vLLM's names of the codes of gpt-oss
+        # replaces vLLM's names of the codes of gpt-oss by the names in the source
         stem = name.replace(".w13_", ".gate_up_proj.").replace(".w2_", ".down_proj.").removesuffix("_packed")
         codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
         codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8

@@ -22,6 +22,7 @@
 #include "base/isa.h"
 #include "graph/models.h"
 #include "modifiers/modifier.h"
+#include "plan/rank_gpu.h"
 #include "quant/format.h"
 #include "report/rows.h"
 #include "gpu/gpu.h"
@@ -102,7 +103,7 @@ static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // its strings are views
+    osh_q_scheme s = {0}; // the strings of the scheme are views
     const osh_format *format = NULL;
     const char *known = NULL;
     osh_buf b, text;  // own
@@ -263,7 +264,7 @@ done:
     return rc;
 }
 
-typedef struct gpu_text { // the GPU of a rank
+typedef struct gpu_text { // description of the GPU that a rank uses
     char text[120];
 } gpu_text;
 
@@ -276,8 +277,9 @@ static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
     osh_device *d = NULL;                  // own
     int width = 4;
     OSH_NEW(cx, all, osh_ranks_n(r));
-    if (osh_device_present(gpu) &&
-        !osh_device_open(cx, &d, gpu, osh_ranks_at(r, osh_ranks_me(r))->local, 0))
+    int ordinal = 0;
+    if (osh_device_present(gpu) && !osh_rank_gpu(cx, &ordinal, r, gpu) &&
+        !osh_device_open(cx, &d, gpu, ordinal, 0))
         snprintf(mine.text, sizeof mine.text, "%s", d->text);
     osh_error_clear(cx);
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));

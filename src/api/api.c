@@ -269,7 +269,8 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     osh_division division = osh_divide(p);
     bool others = osh_ranks_me(opt->ranks) > 0;
     bool shared = opt->ranks && division.kind != OSH_DIVIDE_NOTHING;
-    if (others && division.kind == OSH_DIVIDE_NOTHING) goto done; // rank 0 does the job
+    /* Rank 0 does the whole job, so this rank has nothing to do. */
+    if (others && division.kind == OSH_DIVIDE_NOTHING) goto done;
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;
@@ -282,7 +283,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         goto done;
     }
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
-    OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
+    OSH_TRY(warn_dense(cx, p)); // job_summarize repeats the warning at the end of the run
     OSH_TRY(osh_run_start(cx, &r));
     if (division.kind == OSH_DIVIDE_SAMPLES) r.ranks = opt->ranks;
     if (opt->ranks)
@@ -296,10 +297,10 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
-    if (others && r.ranks) goto done; // rank 0 completes the output
+    if (others && r.ranks) goto done; // the work of this rank is done; rank 0 completes the output
     /* Runs in every pipeline: a recipe with data may also have modifiers that need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
-    if (others) goto done; // rank 0 completes the output
+    if (others) goto done; // the other work of this rank is done; rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
     OSH_TRY(job_copy(cx, &r));
@@ -320,9 +321,9 @@ done:
  * measurement and evaluation. A plan with the options `opt` fails if the budget is too small for
  * any of these passes. */
 typedef struct others {
-    /* A copy of the job's options, whose pointers are views. Its members `others` and `others_host`
-     * differ from the job's: they describe the pass that needs the most host memory, and have the
-     * bytes that it needs. */
+    /* A copy of the job's options, whose pointers are views. Two members differ from those of the
+     * job: `others` describes the pass that needs the most host memory, and `others_host` is the
+     * number of bytes that it needs. */
     osh_options opt;
     char *of;        // own: text of opt.others
 } others;
@@ -480,7 +481,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }
-    bool both = measured && chosen; // compress_measured refuses this combination
+    /* compress_measured refuses a measurement together with a choice of schemes. */
+    bool both = measured && chosen;
     if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));

@@ -70,7 +70,8 @@ osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_c
 osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
-const char *osh_list_scheme_name(size_t i); // returns NULL if i is too large
+/* Returns the name of scheme i, or NULL if there are at most i schemes. */
+const char *osh_list_scheme_name(size_t i);
 /* Prints a description of a scheme: its arguments, its format, and the programs that load it. *is
  * is false if no scheme has the name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);

@@ -55,7 +55,7 @@ static int64_t blocks_of(double seconds)
 static size_t copied_bytes(double seconds) { return (size_t)(blocks_of(seconds) * BLOCK); }
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
- * *direct. */
+ * *direct to true if the file has O_DIRECT. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
 {
     *direct = true;
@@ -98,7 +98,7 @@ done:
 
 typedef struct gpu_reads {
     osh_device *d;   // view
-    osh_file *f;     // view: a file of n_blocks blocks
+    osh_file *f;     // view: a file that has n_blocks blocks of BLOCK bytes
     int64_t n_blocks;
     char *to;        // view: BLOCK bytes of GPU memory
     double seconds;
@@ -114,7 +114,7 @@ static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
     double begin = osh_now();
     do {
         OSH_TRY(files->read(cx, f, r->to, BLOCK, n % r->n_blocks * BLOCK, false));
-        // waits for the copies to the GPU
+        // waits until the copies to the GPU are complete
         if (n % r->n_blocks == r->n_blocks - 1) OSH_TRY(r->d->type->sync(cx, r->d));
     } while (++n % r->n_blocks || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
@@ -124,7 +124,7 @@ done:
 }
 
 typedef struct pinned_reads {
-    osh_file *f; // view: a file of blocks
+    osh_file *f; // view: a file that has blocks of BLOCK bytes
     char *to;    // view: page-locked memory, one block for each worker
 } pinned_reads;
 

@@ -20,7 +20,7 @@ enum { MAX_REPORT_BYTES = 1 << 30 };
 
 typedef struct json_report { // oneshot-report.json of the output
     char *path, *text; // own
-    size_t n;          // bytes of the text
+    size_t n;          // number of bytes of `text`
 } json_report;
 
 typedef struct kept {
@@ -141,7 +141,8 @@ static osh_status evaluation_page(osh_ctx *cx, char **out, const char *text, siz
     OSH_PUT(&pg, "%s", marker);
     evaluation_tiles(&pg, v);
     OSH_PUT(&pg, "%s", marker_end);
-    const char *end = strstr(at, marker_end); // end of an earlier evaluation
+    /* End of the results of an earlier evaluation; NULL: there are none. */
+    const char *end = strstr(at, marker_end);
     at = end ? end + sizeof marker_end - 1 : at + sizeof marker - 1;
     if (!pg.rc) OSH_TRY(osh_buf_append(cx, &pg.b, at, n - (size_t)(at - text)));
 done:
@@ -206,7 +207,8 @@ static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, 
 }
 
 /* Evaluates the output, and writes the results to its reports. Writes the page before the JSON, so
- * an evaluation in the JSON is also in the page and need not be made again. *made: own. */
+ * an evaluation in the JSON is also in the page and need not be made again. Sets *made (own) to the
+ * JSON of the evaluation. */
 static osh_status evaluation_make(osh_ctx *cx, cJSON **made, const osh_options *opt,
                                   const char *name, const json_report *r)
 {

@@ -5,7 +5,7 @@
 
 typedef struct osh_held_back {
     char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
-    char name[96];    // such as "rows 513 to 516"
+    char name[96];    // description of the rows, such as "rows 513 to 516"
     /* view: reason why no rows can be chosen; NULL: rows are chosen, or none are wanted */
     const char *not;
     int64_t host;     // smallest --host-memory for the evaluation of the rows

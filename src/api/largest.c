@@ -99,7 +99,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
     osh_pace *pace = &r->pace;
     osh_tensor *w = NULL; // own
     bool datafree = r->plan->in.pipeline == OSH_PIPELINE_DATAFREE;
-    for (int s = 0; s < pace->n; s++) // progress counts no work of other subgraphs
+    for (int s = 0; s < pace->n; s++) // the progress must not count the work of other subgraphs
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
@@ -123,7 +123,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;              // own
     char *output = NULL;             // own
-    osh_options trial = *opt;        // the strings belong to opt, except for `output`
+    osh_options trial = *opt;        // views of the strings of opt, except for `output`
     osh_largest l;
     bool finished = false;
     osh_run r = {.started = osh_now()};

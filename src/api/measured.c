@@ -21,7 +21,7 @@ static const osh_measurement *const measurements[] = {&osh_measure_experts, &osh
 typedef struct asked { // a measurement that a modifier of the recipe requires
     size_t at;                    // index of the modifier in the recipe
     const osh_measurement *what;  // view; NULL: no modifier requires a measurement
-    bool known;                   // true if the recipe already has the result
+    bool known;                   // true if the recipe already has the result of the measurement
 } asked;
 
 static const osh_measurement *find_measurement(const char *key)
@@ -65,7 +65,7 @@ done:
 }
 
 typedef struct measuring {
-    osh_options opt; // view: strings belong to the options of the job
+    osh_options opt; // its strings are views of those in the job's options
     osh_plan *p;     // own
     asked a;
     void *state;     // own: state of the measurement a.what
@@ -169,7 +169,7 @@ osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_op
     osh_status rc = OSH_OK;
     measuring m;           // own
     osh_plan *p = NULL;    // own
-    osh_options with = *opt; // strings are views of the job's options
+    osh_options with = *opt; // its strings are views of those in the job's options
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(osh_plan_new(cx, &p, &with));

@@ -24,7 +24,7 @@
 #include "run/run.h"
 
 typedef struct survey {
-    osh_options opt; // the strings belong to the job's options, except for `output`
+    osh_options opt; // views of the strings of the job's options, except for `output`
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
@@ -97,13 +97,13 @@ done:
 }
 
 /* Predicts the peak of the survey and of the pass that measures gradients or effects. Fails if the
- * target cannot be met. The units have no losses yet. If `largest` is true, makes s->largest
- * too. */
+ * target cannot be met. All losses count as zero, because the survey has not measured them yet. If
+ * `largest` is true, also makes the recipe s->largest. */
 static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
     static const osh_losses none = {0};
-    const osh_losses **losses = NULL; // own array of views
+    const osh_losses **losses = NULL; // own: array of views
     osh_mixed *m = NULL;              // own
     osh_effect *e = NULL;             // own
     osh_gradients *g = NULL;          // own
@@ -439,7 +439,7 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     osh_status rc = OSH_OK;
     survey s;              // own
     osh_plan *p = NULL;    // own
-    osh_options with = *opt; // strings are views of the job's options
+    osh_options with = *opt; // its strings are views of those in the job's options
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(survey_begin(cx, &s, &with));
     OSH_TRY(survey_predict(cx, &s, true));

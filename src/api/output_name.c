@@ -16,10 +16,11 @@ static osh_status model_name(osh_ctx *cx, char **out, const char *model)
     osh_hub_name hub = {0};           // own
     char *id = NULL, *resolved = NULL; // own
     bool is = false;
-    const char *name = osh_path_last(model); // may end with slashes
+    const char *name = osh_path_last(model); // last part of the path, with any slashes at its end
     bool dots = strspn(name, "./") == strlen(name);
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &hub, &is, model));
-    if (dots) resolved = realpath(model, NULL); // ".", "..", "/", "dir/./"
+    /* Paths such as "." and "dir/./" have no name of their own. */
+    if (dots) resolved = realpath(model, NULL);
     if (resolved) name = osh_path_last(resolved);
     OSH_TRY(osh_hub_id_of_dir(cx, &id, model));
     if (is || id) name = osh_path_last(is ? hub.id : id);
@@ -73,7 +74,7 @@ osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *o)
     osh_recipe *r = NULL;        // own
     char *model = NULL;          // own
     char scheme[OSH_Q_NAME] = "";
-    osh_q_scheme s = {0}; // its strings are views
+    osh_q_scheme s = {0}; // the strings of the scheme are views
     *out = NULL;
     if (o->output || !o->model || o->only_largest_layer) goto done;
     if (!o->scheme && !o->recipe)

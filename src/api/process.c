@@ -130,7 +130,8 @@ done:
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    int64_t most = o->max_windows; // most: number of windows, including the skipped ones
+    /* most: number of windows that the data must have, with those that are skipped */
+    int64_t most = o->max_windows;
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
     const osh_hub_data d = {.dataset = o->dataset,
                             .config = o->dataset_config_name,
@@ -155,7 +156,7 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
     if (!osh_ranks_me(n->ranks)) OSH_TRY(osh_ranks_barrier(work, n->ranks));
 done:
-    // removes the limit; the job sets it again
+    // removes the memory limit, which the job sets again
     if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0);
     return osh_mem_refused(work, rc, budget);
 }

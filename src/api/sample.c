@@ -97,8 +97,8 @@ static const char *sample_text(const cJSON *o, const char *key)
 }
 
 /* Makes the answers and writes them to the reports. The page is written before the JSON, so if the
- * JSON has the answers, the page has them, too. *made: own. `json` has the n bytes of the file
- * `path`. */
+ * JSON has the answers, the page has them, too. Sets made[0] and made[1] (own) to the answers.
+ * `json` has the n bytes of the file `path`. */
 static osh_status answers_make(osh_ctx *cx, char *made[2], const osh_options *opt, const char *path,
                               const char *json, size_t n)
 {

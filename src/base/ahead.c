@@ -15,7 +15,7 @@ struct osh_read_ahead {
      * n_given: number of items that the caller no longer needs. */
     int n_read, n_given;
     _Atomic bool stop;
-    osh_status rc;       // status of the thread
+    osh_status rc;       // status that the thread's last read returned
 };
 
 static osh_status reader_read(osh_read_ahead *r, int item)

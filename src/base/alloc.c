@@ -14,12 +14,12 @@
  * subgraph per Linear, the heap grew from 67 to 146 MB while 14 MB were in use.
  *
  * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
- * (kept.c), as long as live blocks and kept pages together do not exceed the peak of the live
- * blocks. All other freed pages return to the system. malloc serves smaller blocks and the
- * libraries. Tensors should not be in malloc's heap. There a tensor can occupy memory that a
- * library used as scratch, so that the library's next call makes the heap grow. (An evaluation of a
- * model of 3 million parameters had 22 MiB of tensors in a heap of 37 MiB.) Therefore PAGES_BYTES
- * is less than MMAP_BYTES, the size from which malloc takes pages from the system. */
+ * (kept.c). Live blocks and kept pages together never exceed the peak of the live blocks; all other
+ * freed pages return to the system. malloc serves smaller blocks and the libraries. Tensors should
+ * not be in malloc's heap. There a tensor can occupy memory that a library used as scratch, so that
+ * the library's next call makes the heap grow. (An evaluation of a model of 3 million parameters
+ * had 22 MiB of tensors in a heap of 37 MiB.) Therefore PAGES_BYTES is less than MMAP_BYTES, the
+ * size from which malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ typedef struct head {
 
 static size_t mem_block_bytes(size_t n_bytes)
 {
-    size_t room = n_bytes ? n_bytes : 1; // zero bytes also get a block
+    size_t room = n_bytes ? n_bytes : 1; // a request for zero bytes also gets a block
     return (room + 2 * ALIGN - 1) / ALIGN * ALIGN;
 }
 
@@ -74,7 +74,8 @@ static bool mem_must_fail(osh_shared *sh)
     return true;
 }
 
-#if defined(__has_feature) // clang has __has_feature; gcc defines __SANITIZE_ADDRESS__ itself
+/* Clang tells by __has_feature if the sanitizer is on; gcc defines __SANITIZE_ADDRESS__ itself. */
+#if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
@@ -92,7 +93,8 @@ static bool block_is_large(size_t block)
     return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE;
 }
 
-/* Returns the pages of a new block. The caller has already counted the block as used. */
+/* Allocates whole pages for a new block and returns them. The caller has already counted the bytes
+ * of the block as used. */
 static void *pages_take(osh_shared *sh, size_t block)
 {
     size_t used = atomic_load(&sh->used[OSH_MEM_HOST]),
@@ -107,8 +109,9 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 }
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
- * bytes in use above give_above, waits until other threads have freed memory, or until no other
- * thread will free memory. Returns false if the limit is exceeded. */
+ * bytes in use above give_above, first waits until other threads have freed memory. Does not wait
+ * if no other thread will free memory. Returns false if the memory limit of the class is
+ * exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -145,7 +148,7 @@ static bool mem_limit_fail(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
 }
 
 /* Adds a block of n_bytes to the counts of bytes in use. Returns false, with an error message, if a
- * limit would be exceeded. */
+ * memory limit would be exceeded. */
 static bool mem_block_count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);

@@ -123,7 +123,8 @@ static osh_status at_file(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, 
 {
     osh_status rc = OSH_OK;
     char *path = NULL;                    // own
-    if (fd >= 0 && fd <= STDERR_FILENO) { // descriptors 0 to 2 are for messages
+    /* Descriptors 0 to 2 are for standard streams, so the file gets a higher descriptor. */
+    if (fd >= 0 && fd <= STDERR_FILENO) {
         int low = fd;
         fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         close(low);
@@ -202,7 +203,7 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        // EACCES: the message must say that the file cannot be made, not that it is missing
+        // EACCES: the message must say that the file cannot be created, not that it is missing
         if (fd < 0) errno = EACCES;
     }
     OSH_TRY(at_file(cx, out, fd, d, name));

@@ -1,7 +1,7 @@
 /* at.h - opens and creates files below a directory to which other users can also write, such as a
  * cache on a shared disk.
  *
- * Another user can plant links in such a directory. So that no write follows a planted link, each
+ * Another user can plant links in such a directory. No write may follow such a link. So each
  * directory on the path is opened by the descriptor of its parent, and no file is opened through a
  * symbolic link. A new file is created with a name that did not exist, and then renamed. */
 #ifndef OSH_AT_H
@@ -17,8 +17,9 @@ void osh_at_close(osh_ctx *cx, osh_at *d); // accepts NULL
 const char *osh_at_path(const osh_at *d);
 /* Creates a file with a new name: `base` and 16 random digits. The caller owns *name. */
 osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, const char *base);
-/* Opens the file of an earlier run and keeps its content, if the file is regular, has one hard link
- * and belongs to this user. Anything else with this name is removed, and a new file is created. */
+/* Opens the file of an earlier run and keeps its content. The file must be regular, have one hard
+ * link and belong to this user. Anything else with this name is removed, and a new file is
+ * created. */
 osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
 /* Opens a file to lock, never to write, because another user may own the file. A symbolic link with
  * this name is removed. */

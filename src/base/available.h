@@ -6,5 +6,5 @@
 /* Returns the bytes that the process can still allocate: MemAvailable of /proc/meminfo, or less if
  * the cgroup of the process allows less. Returns a negative number if this is unknown. */
 int64_t osh_mem_available(void);
-int64_t osh_mem_machine(void); // returns the bytes of memory of the machine
+int64_t osh_mem_machine(void); // returns the bytes of memory that the machine has
 #endif

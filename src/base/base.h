@@ -56,7 +56,8 @@ osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" to the error text
     __attribute__((format(printf, 2, 3)));
-const char *osh_error_text(const osh_ctx *cx); // returns a view, valid until the next failure
+/* Returns the error text (a view, valid until the next failure). */
+const char *osh_error_text(const osh_ctx *cx);
 void osh_error_clear(osh_ctx *cx);
 
 #define OSH_TRY(call)                                                                              \
@@ -70,12 +71,10 @@ void osh_error_clear(osh_ctx *cx);
         goto done;                                                                                 \
     } while (0)
 /* Allocates n zeroed objects and sets p to them. On failure sets rc and jumps to the label `done`.
- * n may be 0; then one object is allocated. */
+ * n may be 0; then one object is allocated. The cast is for C++ (.cu files). */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
-        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* C++ (.cu files)
-                                                                          * needs the
-                                                                          * cast */        \
+        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p));                           \
         if (!(p)) {                                                                                \
             rc = OSH_E_NOMEM;                                                                      \
             goto done;                                                                             \
@@ -88,7 +87,7 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // does not zero the me
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroes; checks n * size for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // on failure, p stays valid
 char *osh_strdup(osh_ctx *cx, const char *s);
-/* Returns the text (own), or NULL if there is no memory. */
+/* Returns the formatted text (own), or NULL if there is no memory. */
 char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
@@ -121,7 +120,7 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 /* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
 size_t osh_mem_gross(size_t n_bytes);
-void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
+void osh_mem_trim(osh_ctx *cx);       // gives free pages of the allocator back to the system
 /* Sets options of malloc so that the memory of the process does not exceed the peak of the counted
  * bytes. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
@@ -152,7 +151,7 @@ osh_status osh_log_file(osh_ctx *cx, const char *path);
 bool osh_log_has_file(osh_ctx *cx);
 /* Sets the first line of each log file opened from now on. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv);
-/* Writes a line for the log file only. */
+/* Writes a line to the log file, and not to stderr. */
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)

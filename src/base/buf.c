@@ -89,10 +89,10 @@ osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
-    size_t most = 6 * n; // each byte may become \uXXXX
+    size_t most = 6 * n; // 6: each byte may become the characters \uXXXX
     if (!rc) rc = buf_reserve(cx, b, most + 1 + n);
     if (rc) return rc;
-    // the unescaped text; it is stored after the memory for the escaped text
+    // the unescaped text; it is in the same block, after the room for the escaped text
     char *text = b->data + b->len + most;
     va_start(ap, fmt);
     vsnprintf(text, n + 1, fmt, ap);

@@ -16,7 +16,8 @@
 static inline void osh_check_range(const void *p, size_t n)
 {
     void *bad = n ? __asan_region_is_poisoned((void *)(uintptr_t)p, n) : NULL;
-    if (bad) (void)*(volatile char *)bad; // the sanitizer reports this address
+    /* Reading this byte makes the sanitizer report its address. */
+    if (bad) (void)*(volatile char *)bad;
 }
 #else
 #define OSH_RANGES_CHECKED

@@ -6,7 +6,7 @@
 
 #include "base/profile.h"
 
-enum { MAX_THREADS = 4096 }; // limit of the flag --threads
+enum { MAX_THREADS = 4096 }; // largest number that the flag --threads allows
 
 static int n_cpus(void)
 {
@@ -70,8 +70,7 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    // used_peak was reset to the bytes in use, and the sum of used and kept bytes must not exceed
-    // it
+    // used_peak is now equal to the bytes in use, and kept pages must not raise the sum above it
     osh_kept_drop(&sh->kept, 0);
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;

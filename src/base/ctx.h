@@ -16,14 +16,14 @@ typedef struct osh_pool osh_pool;
 typedef struct osh_log_state {
     pthread_mutex_t lock;
     osh_log_level level;
-    int mode;          // osh_progress_mode; AUTO is already resolved
+    int mode;          // an osh_progress_mode, but not OSH_PROGRESS_AUTO
     bool tty;          // true if stderr is a terminal, on which one live line is redrawn
     bool colour;       // true if the live line has colours
     bool line_open;    // true if the live line is on the screen
     char line[512];    // text of the live line, to redraw it after a message
     int drawn;         // number of columns that the live line occupies
-    double last_shown; // osh_now when the last line was shown, seconds
-    double start;      // osh_now at osh_ctx_new or osh_ctx_anew
+    double last_shown; // time at which the last line was shown (osh_now, seconds)
+    double start;      // time of osh_ctx_new or osh_ctx_anew (osh_now, seconds)
     double t0, work0;  // t0: time from which the ETA is computed; work0: work_done at t0
     double last_work;
     bool counting;    // true if t0 is set
@@ -51,10 +51,10 @@ enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
 typedef struct osh_kept_size {
-    /* own: the block that was freed last; each block begins with the address of the next. */
+    /* own: the block that was freed last; each block begins with the address of the next block. */
     void *first;
-    size_t n;      // bytes of each block
-    uint64_t used; // value of osh_kept.clock at the last use
+    size_t n;      // size of each block of this list in bytes
+    uint64_t used; // value of osh_kept.clock when a block of this size was last used
 } osh_kept_size;
 typedef struct osh_extent {
     char *base; // own
@@ -65,7 +65,7 @@ typedef struct osh_kept {
     size_t bytes; // bytes of all kept blocks
     uint64_t clock;
     int n_sizes, n_extents;
-    osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
+    osh_kept_size sizes[OSH_KEPT_SIZES];  // block sizes; each has at least one kept block
     osh_extent extents[OSH_KEPT_EXTENTS]; // free ranges, sorted by address; no two are adjacent
 } osh_kept;
 
@@ -81,7 +81,7 @@ typedef struct osh_shared {
     /* Numbers of bytes with the allocator's overhead. The element of OSH_MEM_HOST counts all
      * classes. */
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
-    _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
+    _Atomic size_t used_high; // highest used[OSH_MEM_HOST] since the last call of osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
     /* Callback that waits for freed memory (osh_mem_give). It is stored before give_above, so a
      * thread that sees give_above also sees `give`. */
@@ -90,8 +90,8 @@ typedef struct osh_shared {
     /* Pages of freed blocks. used + kept.bytes is at most used_peak, so kept pages never raise the
      * peak of the process. */
     osh_kept kept;
-    _Atomic int64_t fail_after; // number of allocations from now on until one fails; <= 0: none
-                                // fails
+    /* Number of allocations from now on until one fails; <= 0: no allocation fails. */
+    _Atomic int64_t fail_after;
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
     /* True after osh_interrupt. Lock-free, because a signal handler sets it. */
@@ -103,7 +103,7 @@ typedef struct osh_shared {
 
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
-    osh_shared *sh;            // own if root is true
+    osh_shared *sh;            // state that the contexts of a job share; own if `root` is true
     /* root: true if osh_ctx_new made the context.
      * alone: set by osh_ctx_alone.
      * inlined: set by osh_ctx_inline. */
@@ -121,10 +121,13 @@ void osh_log_close(osh_shared *sh);
 /* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
 void osh_profile_free(osh_profile *p);
-int64_t osh_mem_used_high(osh_shared *sh); // returns the highest used[HOST] since the last call
+/* Returns the highest used[OSH_MEM_HOST] since the last call. */
+int64_t osh_mem_used_high(osh_shared *sh);
 
 enum { OSH_STATUS_BYTES = 4096 };
-bool osh_proc_status(char text[OSH_STATUS_BYTES]); // reads /proc/self/status; allocates nothing
-/* Returns the bytes on the line of `key`, such as "VmHWM:". < 0: there is no such line. */
+/* Reads the text of /proc/self/status. Allocates nothing. */
+bool osh_proc_status(char text[OSH_STATUS_BYTES]);
+/* Returns the number of bytes on the line of /proc/self/status that begins with `key`, such as
+ * "VmHWM:". Returns a negative number if there is no such line. */
 int64_t osh_proc_status_bytes(const char *text, const char *key);
 #endif

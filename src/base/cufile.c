@@ -11,7 +11,7 @@
 
 typedef struct outcome { int code, cuda; } outcome; // CUfileError_t
 typedef struct descriptor { // CUfileDescr_t
-    int type;               // 1: a Linux file descriptor
+    int type;               // DESCRIPTOR_FD: the handle is a Linux file descriptor
     union { int fd; void *handle; } file;
     const void *fs_ops;
 } descriptor;

@@ -56,7 +56,7 @@ osh_status osh_dir_make(osh_ctx *cx, const char *path)
     for (size_t i = 1;; i++) {
         char c = p[i - 1] ? p[i] : 0;
         if (c && c != '/') continue;
-        if (!p[i - 1]) break; // stops if the path is empty
+        if (!p[i - 1]) break; // an empty path: no directory is made
         p[i] = 0;
         if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p)))
             OSH_TRY(path_fail(cx, "make directory", p));
@@ -163,7 +163,8 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
     if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
-    if (rc && errno == EINVAL) rc = 0; // the file system cannot sync directories
+    /* EINVAL: the file system cannot sync directories, which is no error. */
+    if (rc && errno == EINVAL) rc = 0;
     osh_status st = rc ? path_fail(cx, "sync", dir) : OSH_OK;
     close(fd);
     return st;
@@ -172,7 +173,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    /* the kernel has already refused such a long path, so this is no error */
+    /* no file operation can have succeeded with such a long path, so there is nothing to sync */
     if (!osh_path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
@@ -236,7 +237,7 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
-    if (dots) { // `path` ends in "." or "..", which is not a name
+    if (dots) { // the path ends in "." or "..", which cannot be the name of a new file
         if (!realpath(at, real)) OSH_TRY(path_fail(cx, "look at", at));
         osh_free(cx, at);
         if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);
@@ -263,7 +264,7 @@ int64_t osh_disk_free(const char *path)
 
     if (strlen(path) >= sizeof at) return -1;
     strcpy(at, path);
-    /* If the path does not exist yet, uses the directory in which it will be made. */
+    /* If the path does not exist yet, the loop finds the nearest parent directory that exists. */
     while (statvfs(at, &v)) {
         if (errno != ENOENT || !osh_path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);

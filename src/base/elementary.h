@@ -10,7 +10,7 @@
 double osh_math_exp(double x);           // returns e^x; 0 for x below -746, infinity above 709.79
 double osh_math_log(double x);           // returns ln x; NaN for x < 0, -infinity for 0
 double osh_math_pow(double x, double y); // returns e^(y log x), for x > 0
-double osh_math_erfc(double x);          // returns 2 / sqrt(pi) * the integral of e^(-t^2) from x
-                                         // on
+/* Returns erfc x: 2 / sqrt(pi) times the integral of e^(-t^2) from x to infinity. */
+double osh_math_erfc(double x);
 double osh_math_cos_pi(double u);        // returns cos(pi u), for 0 <= u <= 1
 #endif

@@ -24,7 +24,7 @@ static void error_append(osh_ctx *cx, const char *lead, const char *fmt, va_list
     if (*rest || m >= (int)sizeof text) {
         if (at > sizeof cx->text - 4) at = sizeof cx->text - 4;
         memcpy(cx->text + at, "...", 4);
-        at = sizeof cx->text - 1; // the buffer is full
+        at = sizeof cx->text - 1; // the buffer is already full
     }
     cx->n_text = at;
 }

@@ -50,7 +50,8 @@ static bool starts_number(const char *s)
 {
     if (*s == '-' || *s == '+') s++;
     if (*s == '.') s++;
-    return isdigit((unsigned char)*s); // excludes spaces, "nan" and "inf"
+    /* A digit must follow, so texts such as " 1", "nan" and "inf" are refused. */
+    return isdigit((unsigned char)*s);
 }
 
 static bool parse_int(const char *s, int64_t *v)

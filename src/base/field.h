@@ -17,8 +17,8 @@ typedef enum { // use of the path that is the value of an option
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced
     OSH_PATH_SCRATCH,  // a directory in which this program makes a directory of its own
-    OSH_PATH_LOG,      // the file of osh_log_file
-    OSH_PATH_PROFILE,  // the file of osh_profile_start
+    OSH_PATH_LOG,      // an output: the log (osh_log_file)
+    OSH_PATH_PROFILE,  // an output: the profile (osh_profile_start)
     OSH_PATH_NPY,      // an output: a .npy file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
     OSH_PATH_PANEL,    // an output: the JSON file of eval --panel
@@ -52,7 +52,7 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * text is one item. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables
+enum { OSH_MAX_GIVEN = 192 }; // more than the options of one command line (the rows of two tables)
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views

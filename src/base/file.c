@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_ONCE = 64 << 20 }; // largest read of one call, because a call cannot be interrupted
+/* Most bytes of one read(2), because a signal cannot interrupt a read from a disk. */
+enum { READ_ONCE = 64 << 20 };
 
 osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 {
@@ -142,7 +143,7 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    // close reports no error: data that must be safe was synced before
+    // errors of close do not matter: data that must be safe was synced before
     if (f->fd >= 0) close(f->fd);
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
@@ -211,7 +212,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
             s->got = (size_t)(to_end - s->offset);
             atomic_fetch_add(&cx->sh->read_bytes, to_end - from);
         }
-        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // end of the file
+        if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // 0 bytes: the end of the file
         at += k;
     }
     return OSH_OK;
@@ -376,7 +377,7 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
 
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n)
 {
-    /* This call is only a hint. The later sync reports any error. */
+    /* sync_file_range is only a hint to the kernel. The later sync reports any error. */
     sync_file_range(f->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -448,12 +449,12 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    osh_file_forget_part(f, 0, 0); // n = 0 means the whole file
+    osh_file_forget_part(f, 0, 0); // for posix_fadvise, n = 0 means up to the end of the file
 }
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)
 {
-    /* This call is only a hint. */
+    /* posix_fadvise is only a hint to the kernel, so its result is not checked. */
     posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
 }
 

@@ -10,7 +10,8 @@
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
-osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // opens for reading only
+/* Opens a file for reading only. */
+osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a file for reading and writing; an existing file becomes empty. */
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
@@ -28,7 +29,8 @@ osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
-/* Reads all n bytes or fails. */
+/* Reads bytes [offset, offset + n) of the file. Fails if the file does not have all of these
+ * bytes. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
  * MiB. Thus a file that is read only once does not push other files out of the cache. Allocates a
@@ -73,24 +75,27 @@ osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
  * another osh_file of this process has the lock. A forked child does not get the lock: fork closes
  * f in the child. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
-/* True if `path` is the path of the open file f, and not of a link to f. */
+/* True if the path leads to the open file f, and the last name of the path is not a link. */
 bool osh_file_is_at(const osh_file *f, const char *path);
-/* Identifies the state of a file without reading the content. */
+/* An osh_stamp identifies the state of a file, so that a change is found without reading the
+ * file. */
 typedef struct osh_stamp {
     int64_t n_bytes, mtime_ns, ctime_ns;
     uint64_t inode, device;
-    /* True if the file was changed so recently that a second change could get the same time. */
+    /* True if the last change is so recent that another change could get the same time. The stamp
+     * would then not show the other change. */
     bool fresh;
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
-/* Waits, at most 0.1 s, until a stamp of the file is not fresh. */
+/* Waits until the last change of the file is old enough, so that a new stamp is not `fresh`. The
+ * wait takes at most 0.1 s. */
 osh_status osh_path_settle(osh_ctx *cx, const char *path);
-/* True if a and b describe the same state of the same file. */
+/* True if the stamps a and b describe the same state of the same file. */
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
 /* Drops the clean pages of the file from the page cache, so that the next read uses the disk. */
 void osh_file_forget(osh_file *f);
-/* Drops the clean pages of bytes [offset, offset + n). */
+/* Drops the clean pages of bytes [offset, offset + n) of the file from the page cache. */
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n);
 
 /* Reads a whole file. *out (own) gets n bytes followed by a NUL. If max_bytes is 0, there is no
@@ -106,7 +111,8 @@ osh_status osh_file_write_by(osh_ctx *cx, const char *path,
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
-osh_status osh_file_remove(osh_ctx *cx, const char *path); // accepts a missing file
+/* Removes a file. A missing file is no error. */
+osh_status osh_file_remove(osh_ctx *cx, const char *path);
 bool osh_dir_exists(const char *path);
 /* Makes a directory and its missing parents. An existing directory is no error. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
@@ -121,7 +127,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *path);
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
 /* Renames a file or directory and syncs the directory that contains the new name. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
-/* Returns the path (own), or NULL if there is no memory. */
+/* Returns the path dir/name (own), or NULL if there is no memory. */
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);
 /* Sets *out (own) to `path` without trailing slashes. If the last name of the path is a link, *out
  * is the path to which the link points. `path` need not exist yet. */

@@ -1,5 +1,5 @@
-/* file_lock.c - locks files, and creates temporary files that no other process writes or has
- * planted. */
+/* file_lock.c - locks files, and creates temporary files. No other process can write such a file,
+ * or have planted it. */
 #include "base/file_impl.h"
 
 #include <errno.h>
@@ -57,8 +57,8 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    // a fork between flock and the change of the list would pass the file's lock to the child, so
-    // the mutex is locked first
+    /* The mutex is locked first: a fork between flock and the change of the list would pass the
+     * file's lock to the child. */
     pthread_mutex_lock(&locks.mutex);
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
@@ -71,8 +71,8 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
 }
 
-/* Returns NULL if a killed process of this user may have left the file of `st`. Otherwise returns a
- * description of the file, such as "a directory". */
+/* Returns NULL if a killed process of this user may have left the file that `st` describes.
+ * Otherwise returns a description of the file, such as "a directory". */
 static const char *foreign_text(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode)) return "a symbolic link";

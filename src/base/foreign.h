@@ -4,12 +4,13 @@
 
 typedef enum osh_foreign_kind {
     OSH_FOREIGN_COMMAND, // "quantize"
-    OSH_FOREIGN_FLAG,    // "bits": a flag without its dashes; "m" for -m
+    OSH_FOREIGN_FLAG,    // "bits" or "m": a flag without its dashes
     OSH_FOREIGN_SCHEME,  // "int4"
     OSH_FOREIGN_VALUE,   // "method=awq"
 } osh_foreign_kind;
 
-/* Returns the end of a message that names the replacement, such as "want --num-bits" (static), or
- * NULL if the word is not in the tables. Case does not matter, and '-' equals '_'. */
+/* Returns the end of a message that names the replacement of a word, such as "want --num-bits"
+ * (static). Returns NULL if the word is not in the tables. Case does not matter, and '-' equals
+ * '_'. */
 const char *osh_foreign(osh_foreign_kind kind, const char *word);
 #endif

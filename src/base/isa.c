@@ -57,19 +57,19 @@ osh_isa osh_isa_of_cpu(void)
     if (!bits_all(states, STATE_AVX512) ||
         !bits_all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
         return OSH_ISA_AVX2;
-    /* Bit 5 of eax of leaf 7.1 is AVX512_BF16. */
+    /* Bit 5 of eax of CPUID leaf 7.1 is AVX512_BF16. */
     if (!bits_all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
         !bits_all(a, 1u << 5))
         return OSH_ISA_AVX512;
-    /* bits AMX-BF16, AMX-TILE, AMX-INT8 */
+    /* CPUID bits of AMX-BF16, AMX-TILE and AMX-INT8 */
     if (!bits_all(states, STATE_AMX) || !bits_all(d7, 1u << 22 | 1u << 24 | 1u << 25))
         return OSH_ISA_AVX512_BF16;
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
 /* Returns the fastest set of the CPU. On Intel this is OSH_ISA_AVX512 and not OSH_ISA_AVX512_BF16,
- * because vdpbf16ps is slower there than f32 multiply-adds (0.65 of the operations per second,
- * measured on a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
+ * because vdpbf16ps is slower there than f32 multiply-adds. (A CPU with AMX made 0.65 of their
+ * operations per second.) On AMD vdpbf16ps is twice as fast. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;
@@ -88,7 +88,7 @@ static atomic_bool pinned;
 osh_isa osh_isa_used(void)
 {
     int isa = atomic_load_explicit(&used, memory_order_relaxed);
-    if (isa < 0) { // concurrent threads store the same value
+    if (isa < 0) { // threads that do this at the same time store the same value
         isa = osh_isa_auto();
         atomic_store(&used, isa);
     }

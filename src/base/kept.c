@@ -114,7 +114,7 @@ static void *pages_map(size_t n)
 {
     void *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return NULL;
-    // a hint to the kernel; a failure does not matter
+    // madvise is only a hint to the kernel; its failure does not matter
     if (n >= HUGE_BYTES) madvise(base, n, MADV_HUGEPAGE);
     return base;
 }

@@ -24,7 +24,7 @@ typedef struct osh_once_state {
     atomic_bool done;
 } osh_once_state;
 #define OSH_ONCE {PTHREAD_MUTEX_INITIALIZER, false}
-/* Calls fn if no earlier call in this process has succeeded. Any thread may call it. */
+/* Calls fn, unless an earlier call with `o` has succeeded. Any thread may call this function. */
 osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
 /* Opens the library, which stays open, and fills the pointers of table. On failure returns

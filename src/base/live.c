@@ -76,9 +76,9 @@ enum {
     ERROR,
     N_PIECES,
     PIECE = 512,
-    FAIR_NAME = 22,  // a longer name is shortened before error and memory are left out
-    LEAST_NAME = 12, // a longer name is shortened before the other fields are left out
-    LEAST_BAR = 8,   // columns between the brackets
+    FAIR_NAME = 22,  // length to which a name is shortened before error and memory are left out
+    LEAST_NAME = 12, // length to which a name is shortened before the other fields are left out
+    LEAST_BAR = 8,   // shortest bar: columns between the brackets
     MOST_BAR = 20
 };
 
@@ -111,7 +111,8 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     if (over) snprintf(piece[TIME], PIECE, "took %s", t);
     else if (live->left >= 0) snprintf(piece[TIME], PIECE, "%s left", t);
     if (part >= 0) {
-        snprintf(piece[PERCENT], PIECE, "%d%%", (int)(part * 100)); // 100 % only at the end
+        /* Rounded down, so 100 % appears only at the end. */
+        snprintf(piece[PERCENT], PIECE, "%d%%", (int)(part * 100));
         draw_bar(piece[BAR], LEAST_BAR, part);
     }
     snprintf(piece[STEP], PIECE, "%lld/%lld", (long long)p->step, (long long)p->n_steps);
@@ -123,16 +124,16 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
-/* Returns the offset of the end of a name (n bytes). A name that is too long is shown as ".." and
- * this end, together at most `room` columns. If the part after the last dot fits, the end begins
- * with this dot. A name with a slash is not cut at dots: it is no module's name, and its dots may
- * belong to a version. */
+/* Returns the offset in a name of n bytes at which its last part begins. A name that is too long is
+ * shown as ".." and this last part, in at most `room` columns. The part begins with a dot if a dot
+ * is near enough to the end. A name with a slash is not cut at dots: it is no module's name, and
+ * its dots may belong to a version. */
 static int name_cut(const char *name, int n, int room)
 {
     int keep = room > 2 ? room - 2 : 0, from = n - keep;
     const char *dot = strchr(name, '/') ? NULL : strchr(name + from, '.');
     if (dot) return (int)(dot - name);
-    /* Moves on to the start of a UTF-8 character. */
+    /* A cut inside a UTF-8 character moves on to the start of the next character. */
     while (((unsigned char)name[from] & 0xc0) == 0x80) from++;
     return from;
 }
@@ -171,8 +172,8 @@ static int line_columns(char piece[N_PIECES][PIECE])
     return columns;
 }
 
-/* Makes the line fit into `most` columns: shortens the name and leaves out fields. The bar takes
- * the columns that are left. */
+/* Makes the live line fit into `most` columns: shortens the name and leaves out fields. The bar
+ * fills the columns that are left. */
 static void line_fit(char piece[N_PIECES][PIECE], int most, double part)
 {
     /* the fields of the line in the order in which they are left out */

@@ -5,7 +5,9 @@
 
 typedef struct osh_live {
     const osh_progress *p; // view
-    double left, elapsed;  // seconds; left < 0: unknown
+    /* left: estimated seconds until the job ends; < 0: unknown. elapsed: seconds since its
+     * start. */
+    double left, elapsed;
     int64_t peak;          // bytes
 } osh_live;
 

@@ -212,7 +212,7 @@ static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
 }
 
 typedef struct moment { // values of a progress line that osh_progress does not have
-    double now, left; // seconds; left < 0: unknown
+    double now, left; // left: estimated seconds until the job ends; < 0: unknown
     int64_t peak;     // bytes
 } moment;
 

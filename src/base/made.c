@@ -47,7 +47,7 @@ static bool is_panel(const char *head) { return head_begins(head, "{\"oneshot_pa
 static const struct made {
     osh_path_use use;
     const char *noun;
-    bool (*is)(const char *head); // head: [HEAD_BYTES], then a NUL
+    bool (*is)(const char *head); // first bytes of the file, at most HEAD_BYTES, then a NUL
     bool streams;                 // true if pipes, sockets and character devices are allowed
 } made[] = {{OSH_PATH_LOG, "a log of oneshot", is_log, true},
             {OSH_PATH_PROFILE, "a profile of oneshot", is_profile, true},

@@ -146,7 +146,7 @@ osh_status osh_map_put(osh_ctx *cx, osh_map *m, const char *key, size_t len, int
     }
     osh_status rc = map_reserve(cx, m, len);
     if (rc) return rc;
-    s = map_slot(m, hash, key, len); // the table may have grown
+    s = map_slot(m, hash, key, len); // the slot is searched again, because the table may have grown
     m->entries[m->n] = (entry){.hash = hash, .len = len, .value = value};
     if (m->views) m->entries[m->n].key = key;
     else {

@@ -19,6 +19,7 @@ void osh_near_init(osh_near *n, const char *word);
  * letters; '-' equals '_', and case does not matter. A name that contains the word is near too. */
 void osh_near_see(osh_near *n, const char *name);
 /* Returns a text such as "; did you mean --output?", in which `before` ("--") precedes the nearest
- * name. Returns "" if no name is near, or if the word is a known name. View: lives as long as n. */
+ * name. Returns "" if no name is near, or if the word is a known name. The text is a view, valid as
+ * long as n. */
 const char *osh_near_hint(osh_near *n, const char *before);
 #endif

@@ -19,7 +19,7 @@
 typedef struct worker {
     osh_pool *pool; // view
     int index;
-    pthread_t thread; // not used for worker 0
+    pthread_t thread; // thread of the worker; not used for worker 0, the calling thread
     osh_ctx cx;       // context of the worker, with its own error text
     osh_status rc;
     int64_t failed_chunk;
@@ -82,8 +82,7 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
 /* A worker spins for at most watch_s seconds. If more than gap_s pass between two iterations of the
  * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // number of waits without spinning after other processes have used the
-                           // processor
+enum { UNWATCHED = 1024 }; // waits without spinning after other processes have used the processor
 
 /* Spins until the function `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
@@ -109,7 +108,7 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    // once this lock is taken, each waiting thread either sleeps or will check the condition again
+    // after this lock is free, each waiting thread sleeps or will check its condition again
     pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
@@ -146,8 +145,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        // The job to execute has the number seen + 1, because no job begins before all workers have
-        // finished the previous one.
+        /* The job to execute has the number seen + 1, because no job begins before all workers have
+         * finished the previous one. */
         seen++;
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
@@ -281,7 +280,7 @@ static void apart_take(apart *a)
         pthread_mutex_lock(&a->lock);
         if (rc) {
             apart_fail(a, a->caller, a->taken, rc);
-            osh_error_clear(a->caller); // the message is kept in a->text
+            osh_error_clear(a->caller); // a->text has a copy of the error text
         } else {
             a->made[a->taken++ % a->at_once] = false;
         }
@@ -334,7 +333,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
     OSH_NEW(cx, a.made, at_once);
     OSH_TRY(osh_parallel_for(cx, osh_threads(cx), apart_work, &a));
     pthread_mutex_lock(&a.lock);
-    apart_take(&a); // takes the last chunks
+    apart_take(&a); // takes the chunks that finished last
     pthread_mutex_unlock(&a.lock);
     if (a.failed < a.n) OSH_FAIL(cx, a.rc, "%s", a.text);
 done:

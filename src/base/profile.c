@@ -245,7 +245,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     p->io0 = osh_io_counted(cx);
     pthread_mutex_lock(&p->lock);
     p->sh = cx->sh;
-    osh_mem_used_high(p->sh); // restarts the peak of used[HOST]
+    osh_mem_used_high(p->sh); // restarts the peak that osh_mem_used_high returns
     osh_profile_put_head(cx, p);
     *p->file.about = 0;
     profile_record(cx, p, "Start", 0);

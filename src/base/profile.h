@@ -67,7 +67,7 @@ int64_t osh_mem_uncounted(osh_ctx *cx);
  * because a job that fails before the data is read cannot name the budget that it needs. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
 /* Value of `least`, in bytes, for jobs that read data. The value includes the memory of the program
- * itself. Every such job needs more. */
+ * itself. Every such job needs more than this value. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
@@ -95,7 +95,8 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
 typedef struct osh_profile_total { // rows of one phase or stage, added up
     const char *name; // view: name of the phase or stage
     double seconds, flops;
-    int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
+    /* n: number of scopes. peak_bytes, live_bytes: as in osh_profile_row. */
+    int64_t n, peak_bytes, live_bytes;
     bool background;
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
@@ -116,9 +117,9 @@ typedef struct osh_profile_point {
 /* A record of osh_profile_checkpoint; `name` is own. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
-    osh_profile_row *rows; // own: in the order in which the rows first began
+    osh_profile_row *rows; // own: in the order in which the stages of the rows first began
     size_t n_rows;
-    osh_profile_point *points; // own: at most 1000
+    osh_profile_point *points; // own: points of the memory curve, at most 1000
     size_t n_points;
     osh_profile_mark *marks; // own
     size_t n_marks;

@@ -8,26 +8,27 @@
 enum { OSH_MAX_POINTS = 1000 };
 
 typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
-    int64_t anon, rss;       // result of osh_mem_anon, and VmRSS of the process
+    int64_t anon, rss;       // anon: result of osh_mem_anon; rss: VmRSS of the process
     int64_t high;            // highest value of anon since the last record
-    /* Allocated bytes: now, and highest since the last record; < 0: unknown. */
+    /* live: allocated bytes now; live_high: most allocated bytes since the last record; < 0:
+     * unknown. */
     int64_t live, live_high;
     osh_profile_gpu gpu;
 } osh_profile_memory;
 
 typedef struct osh_profile_out { // the profile's file
-    char about[1024]; // lines for the head of the file
-    int fd;           // descriptor of the file; -1: no file
-    int64_t size;     // size of the file so far
-    bool failed;      // true if a write has failed and the failure was reported
+    char about[1024]; // text for the head of the file (osh_profile_about)
+    int fd;           // descriptor of the profile's file; -1: there is no file
+    int64_t size;     // size of the profile's file so far
+    bool failed;      // true if writing the file has failed and the failure was reported
 } osh_profile_out;
 
-typedef struct osh_profile_peaks { // highest values in bytes
+typedef struct osh_profile_peaks { // highest memory so far, in bytes
     /* host: memory of the process.
      * live: allocated bytes.
      * driver: GPU memory that the driver reported at a record; < 0: unknown. */
     int64_t host, live, driver;
-    int64_t new_host, new_live; // highest values since the last record
+    int64_t new_host, new_live; // highest `host` and `live` since the last record
 } osh_profile_peaks;
 
 struct osh_profile {
@@ -53,7 +54,7 @@ struct osh_profile {
     void *device_user;        // view
 };
 
-/* Returns the bytes read and written since the start. */
+/* Returns the bytes that the job has read and written since the start of the profile. */
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p);
 osh_profile_gpu osh_profile_gpu_now(const osh_profile *p);
 

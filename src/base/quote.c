@@ -1,6 +1,6 @@
-/* quote.c - escapes texts. The following become \uXXXX: control characters, line ends, characters
- * that YAML calls not printable, and format characters, which make a text look like another (U+202E
- * reverses the text after it, U+200B is invisible). A byte that is not UTF-8 becomes U+FFFD; a path
+/* quote.c - escapes texts. Control characters, line ends and characters that YAML calls not
+ * printable become \uXXXX. So do format characters, which make a text look like another: U+202E
+ * reverses the text after it, U+200B is invisible. A byte that is not UTF-8 becomes U+FFFD; a path
  * may hold any bytes. */
 #include "base/quote.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { OSH_QUOTE_MOST = 6 }; // most bytes by which one byte of a text is replaced
+enum { OSH_QUOTE_MOST = 6 }; // largest number of bytes that replace one byte of a text
 
 /* Escapes a text for a quoted string. Writes at most room - 1 bytes and a NUL, and cuts only
  * between characters. Returns the number of bytes written. */

@@ -1,6 +1,6 @@
-/* bands.c - computes sizes for work that is done in pieces. A stream (threads that read, round and
- * write tensors, output/stream.h) processes tensors in bands of rows. The check of the output reads
- * it back in chunks. */
+/* bands.c - computes the sizes of pieces in which tensors are processed. A stream (threads that
+ * read, round and write tensors, output/stream.h) processes bands of rows. The check of the output
+ * reads it back in chunks. */
 #include "budget/bands.h"
 
 #include "base/file.h"
@@ -9,14 +9,12 @@
 #include "tensor/scalar.h"
 
 /* Limits of the number of threads of a stream.
- * MOST_COMPUTING: largest number of threads that compute, because no disk delivers data for more
- * threads.
- * LEAST, EACH, WAITING: LEAST additional threads wait for the disk, plus one for every EACH bytes
- * of the output, at most WAITING. A small output gets few waiting threads, because their bands
- * would need most of the memory. */
+ * MOST_COMPUTING: largest number of threads that compute; more of them would wait for the disk.
+ * LEAST, EACH, WAITING: further threads wait for the disk. There are LEAST of them, plus one for
+ * every EACH bytes of the output, but at most WAITING. A small output gets few of them, because
+ * their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-/* Largest number of bytes of the bands that a stream keeps in memory from its first to its second
- * pass. */
+/* Largest number of bytes of the bands that a stream keeps in memory between its two passes. */
 enum { HELD_MOST = 1 << 30 };
 
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -67,9 +65,10 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)osh_min64(most, HELD_MOST / room) : 0;
 }
 
-/* Returns the bytes of the bands that a stream reads a second time because it does not keep them in
- * memory. Sums over all groups of Linears that share a global scale. Assumes that all bands of a
- * group have the same size. */
+/* Returns the number of bytes that are read from the source a second time. A weight with a shared
+ * global scale is read once for its largest magnitude, and once to round it. Bands that a stream
+ * keeps in memory are read only once. Assumes that all bands of the Linears that share a scale have
+ * the same size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -114,9 +113,9 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* *columns: number of elements of a row of a copied tensor that is changed or dequantized. For
-     * a virtual tensor (computed when it is read), it is the larger of its columns and `unit`. The
-     * larger one is a multiple of the smaller one. */
+    /* *columns: number of elements in a row of a tensor that is changed or dequantized. If the
+     * tensor is virtual (computed when it is read), this is the larger of its columns and `unit`;
+     * one of these numbers is a multiple of the other. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -154,9 +153,9 @@ static int64_t held_bytes(const osh_budget *p)
 }
 
 typedef struct band_bytes {
-    /* Bytes for rounding one band of a Linear, without the buffers of the thread. */
+    /* Bytes for rounding one band of a Linear. The buffers of the thread are not counted. */
     int64_t work;
-    int64_t result; // bytes of the result of one band, from its rounding until it is written
+    int64_t result; // bytes of the rounded band, until it is written
     int64_t stays;  // bytes of a Linear that stay in memory until all its tensors are written
 } band_bytes;
 
@@ -175,8 +174,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* the bytes of FEW Linears or SMALL bytes, whichever is more, but at most one Linear for each
-     * thread */
+    /* FEW Linears or SMALL bytes, whichever is more; but at most one Linear for each thread */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -197,8 +195,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* Counts scratch for n_threads bands, because at most n_threads bands are rounded at the same time.
- * All other threads of the stream read, or wait for the disk. */
+/* Counts scratch for at most n_threads bands, because only n_threads threads of the stream round at
+ * the same time. All other threads read, or wait for the disk. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
@@ -211,7 +209,7 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    // without calibration data, one stream processes both copies and Linears
+    // without calibration data, one stream processes the copied tensors and the Linears
     if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies;
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p->schedule, i)) continue;
@@ -249,8 +247,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // Tensors with fewer bytes are not checked early. In the time of one request, a disk can read
-    // this number of bytes.
+    // A smaller tensor is not checked early: the disk could read this number of bytes in the time
+    // of one request.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
@@ -262,8 +260,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the host bytes that early checks (bands.h) need. They are for a list of the tensors to
- * check, a flag for each output tensor, and the block of osh_file_scan. */
+/* Returns the host bytes that early checks (bands.h) need: a list of the tensors to check, a flag
+ * for each output tensor, and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

@@ -1,6 +1,6 @@
-/* base_bytes.c - computes the host memory of the process outside of visits: of libraries, of
- * threads, and of lists and blocks that exist during the whole run. (A visit is the work on one
- * subgraph.) */
+/* base_bytes.c - computes the host memory of the process outside of visits. (A visit is the work on
+ * one subgraph.) This is the memory of libraries and threads, and of lists and blocks that exist
+ * during the whole run. */
 #include "budget/base_bytes.h"
 
 #include "base/file.h"
@@ -13,25 +13,25 @@
 #include "quant/source.h"
 #include "ranks/ranks.h"
 
-/* Number of threads that read tensors: the main thread and the prefetch thread. To bypass the page
- * cache, each of them needs an aligned block. */
+/* Number of threads that read tensors: the main thread and the prefetch thread. If reads bypass the
+ * page cache, each of these threads needs an aligned block. */
 enum { READERS = 2 };
 /* Bytes of a process that computes no matrix products.
  * STILL_BYTES: memory of the C library.
  * STILL_THREAD_BYTES: stack and allocator cache of one thread.
- * STILL_THREADS: number of threads in addition to the threads of a stream. */
+ * STILL_THREADS: number of threads beside the threads of a stream. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
 /* Bytes of the lists of a run.
- * LISTS_BYTES: in every run.
+ * LISTS_BYTES: once in every run.
  * LINEAR_BYTES: for each Linear.
- * SOLVED_BYTES: also for each Linear that is solved with data (its loss and statistics).
+ * SOLVED_BYTES: in addition for each Linear that is solved with data (its loss and statistics).
  * OUT_BYTES: for each output tensor.
  * PART_BYTES: for each subgraph (its times). */
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* Returns the bytes of small allocations outside of visits: for the emitter, journal, results,
- * report and lists. */
+/* Returns the bytes of small allocations outside of visits: of the emitter, the journal, the
+ * results, the report and the lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
@@ -50,8 +50,8 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the host bytes for the rows that the run copies because only they enter statistics
- * (graph/counted.h). */
+/* Returns the host bytes of copied rows. If only some rows of a value count in statistics, the run
+ * copies these rows (graph/counted.h). */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -68,7 +68,8 @@ static int64_t counted_bytes(const osh_budget *p)
     for (int64_t k = 0; k < s->n_batches; k++)
         if (s->batch_at[k + 1] - s->batch_at[k] > samples)
             samples = s->batch_at[k + 1] - s->batch_at[k];
-    if (p->in->on_device) row = 0; // the rows are in the arena; only the offsets are on the host
+    /* the rows are in the GPU's arena, and only their offsets are on the host */
+    if (p->in->on_device) row = 0;
     return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
 }
 
@@ -87,7 +88,7 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     osh_memory *m = &p->memory;
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
     int n = osh_threads(cx);
-    // this loads OpenBLAS, so that base_bytes includes its memory
+    // loads OpenBLAS, so that base_bytes includes the memory of this library
     if (passes) OSH_TRY(osh_isa_load(cx));
     m->uncounted = passes ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, n);
     m->uncounted += (int64_t)osh_plan_kind(p->in)->host_bytes;
@@ -96,11 +97,11 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     if (passes)
         m->base_bytes += counted_bytes(p) + READERS * (int64_t)osh_source_scratch(p->in->source);
     m->base_bytes += (int64_t)osh_plan_kind(p->in)->plan_bytes;
-    // each of osh_threads threads and the prefetch thread may compute a changed tensor
+    // each of the n threads, and the prefetch thread, may compute a changed tensor
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
     if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    // all ranks use the largest size, so that they choose the same steps
+    // all ranks use the largest number of any rank, so that they choose the same steps
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
 done:

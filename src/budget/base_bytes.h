@@ -4,7 +4,7 @@
 #define OSH_BASE_BYTES_H
 #include "budget/budget.h"
 
-/* Sets the members `uncounted` and `base_bytes` of p->memory. All ranks get the same sizes. */
+/* Sets p->memory.uncounted and p->memory.base_bytes. All ranks get the same numbers. */
 osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
 /* True if all reads bypass the page cache. The reads then need aligned blocks (osh_base_blocks
  * bytes), which base_bytes includes.
@@ -13,5 +13,5 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
  * memory_rest.c counts. */
 bool osh_base_has_blocks(const osh_budget *p);
 int64_t osh_base_blocks(void);
-size_t osh_base_lists(void); // upper bound of the bytes of lists in base_bytes
+size_t osh_base_lists(void); // returns an upper bound of the bytes of lists in base_bytes
 #endif

@@ -1,5 +1,6 @@
-/* budget.h - counts the memory, disk space and transfers of a plan. Chooses settings of the plan
- * that keep the budgets. (A budget is a limit in bytes that the user gives.) */
+/* budget.h - declares the counts of memory, disk space and transfers of a plan. Also declares the
+ * settings that a plan chooses to keep the budgets. (A budget is a limit in bytes that the user
+ * gives.) */
 #ifndef OSH_BUDGET_H
 #define OSH_BUDGET_H
 #include "rewrite/manifest.h"
@@ -7,68 +8,70 @@
 #include "store/tier.h"
 
 /* Kinds of long-lived blocks in a GPU's arena (the block of GPU memory from which the program
- * allocates). Each block has a kind and an index (layout.h). */
-/* Index of a block of each kind.
+ * allocates). A kind and an index identify a block (layout.h). */
+/* The index of a block depends on its kind.
  * WEIGHT: index of the graph's weight.
  * ROWS: (index of the value) * n_batches + (index of the batch).
  * FOLD to FOLD_HESSIAN_PART: index of the fold.
  * All other kinds: index of the graph's value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    /* The statistics of a fold: of its channels, and the Hessian for a search of factors. */
+    /* Statistics of a fold: the statistic of its channels, and the Hessian if factors are
+     * searched. */
     OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART, OSH_LAYOUT_FOLD_HESSIAN, OSH_LAYOUT_FOLD_HESSIAN_PART,
-    /* Partial sums of a Hessian and of a shift (member `part` of osh_stat). */
+    /* Partial sums of a Hessian or shift over a group of samples (member `part` of osh_stat). */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
     OSH_LAYOUT_SQUARES, OSH_LAYOUT_SQUARES_PART,
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
-typedef struct osh_device_peaks osh_device_peaks; // peaks of GPU passes (graph/device_peaks.h)
-typedef struct osh_trials osh_trials; // results of simulations (trials.c)
+/* predicted peaks of passes on a GPU (graph/device_peaks.h) */
+typedef struct osh_device_peaks osh_device_peaks;
+typedef struct osh_trials osh_trials; // results of earlier simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
-    /* True if values for two-pass observers (schedule/looks.h) are stored as F16. This choice
-     * changes the output. */
+    /* True if values for the second look of two-pass observers (schedule/looks.h) are stored as
+     * F16. This changes the output. */
     bool looks_f16;
-    int64_t n_kept;      // tier disk: number of batches whose values stay in memory
+    int64_t n_kept;      // only for tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that prefetch values from the disk
-    int64_t n_ahead;     // tier disk: number of batches that the prefetch threads read in advance
+    int64_t n_ahead;     // only for tier disk: number of batches that these threads read in advance
     /* True if the next weight is read while the current Linear is rounded. Only for Linears that
      * are rounded without data. */
     bool read_ahead;
-    /* Number of threads of a stream (output/stream.h). Each thread processes one band of rows at a
+    /* Number of threads of a stream (output/stream.h). Each of them processes one band of rows at a
      * time. */
     int n_stream;
-    /* Number of bands that a stream keeps in memory from its first to its second pass. */
+    /* Number of bands that a stream keeps in memory between its two passes. */
     int n_held;
-    /* Host bytes for checking large output tensors during the run, included in base_bytes; 0: all
-     * tensors are checked at the end, when the output is sealed. */
+    /* Host bytes for checking large output tensors during the run; base_bytes includes them. 0: all
+     * tensors are checked when the output is sealed. */
     int64_t early;
     bool direct; // true if reads of the source and writes of the output bypass the page cache
-    /* Tier disk: true if the GPU reads the files of values directly, without a copy in host
-     * memory. */
+    /* Only for tier disk: true if the GPU reads the files of values directly, without a copy in
+     * host memory. */
     bool by_gpu;
-    /* Host bytes of the process outside of visits (base_bytes.h). They include memory that its
+    /* Host bytes of the process outside of visits (base_bytes.h), with the memory that its
      * libraries allocate later. */
     int64_t base_bytes;
     /* The part of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
     int64_t uncounted;
-    int64_t reading;     // host bytes for reading a weight; 0: base_bytes includes them
-    int64_t load_bytes;  // peak of the host bytes before visits, while inputs are read
+    int64_t reading;     // host bytes for reading one weight; 0: base_bytes includes them
+    int64_t load_bytes;  // peak of the host bytes before the first visit, while inputs are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
-    int highest;         // index of the visit with the highest host peak; -1: none
+    int highest;         // index of the visit with the highest host peak; -1: there is none
     /* read_bytes: bytes read from the source.
-     * write_bytes: bytes written.
+     * write_bytes: bytes written to the output.
      * reread_bytes: bytes read back from the output when it is sealed. */
     int64_t read_bytes, write_bytes, reread_bytes;
-    /* With a GPU: peaks of passes. Used while the plan is made, then NULL. */
+    /* With a GPU: predicted peaks of passes. Only used while the plan is made; after that NULL. */
     osh_device_peaks *peaks; // own
-    osh_trials *trials; // own: results of simulations. Used while the plan is made, then NULL.
+    osh_trials *trials; // own: results of earlier simulations; NULL after the plan is made
     /* With a GPU: planned addresses of blocks. NULL: a block may get any free address. */
     osh_places *places;  // own
     /* Smallest budgets with which the run is possible. least.host includes base_bytes. */
     osh_peaks least;
-    /* Limit of the device bytes of a solve. With a higher limit, a solve processes more rows at a
+    /* Limit for the device bytes of a solve. With more bytes, a solve processes more rows at a
      * time. 0: a solve uses as little memory as possible. */
     int64_t solve_limit;
 } osh_memory;
@@ -78,7 +81,8 @@ typedef struct osh_budget {
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
     const osh_manifest *manifest; // view
-    osh_schedule *schedule; // view; src/budget sets its members `visits`, `looks` and batch_*
+    /* view; src/budget sets only the members `visits`, `looks` and batch_* of the schedule */
+    osh_schedule *schedule;
     osh_memory memory;
 } osh_budget;
 

@@ -10,7 +10,7 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
                        .mixed = true, .on_gpu = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
-                         .solving = sizeof(float), // one importance for each channel
+                         .solving = sizeof(float), // importance of each channel
                          .on_gpu = true, .layout = OSH_LAYOUT_SQUARES,
                          .part = OSH_LAYOUT_SQUARES_PART},
     [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
@@ -18,7 +18,7 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 {
-    /* A shift is needed only if the input differs from the input in the original model. */
+    /* Only Linears whose input differs from the input in the original model need the shift. */
     return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 

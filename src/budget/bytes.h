@@ -1,4 +1,4 @@
-/* bytes.h - computes the sizes of statistics (run/stats.h collects the statistics). */
+/* bytes.h - computes the bytes of statistics. run/stats.h collects the statistics. */
 #ifndef OSH_BYTES_H
 #define OSH_BYTES_H
 #include "budget/budget.h"
@@ -10,20 +10,20 @@
 typedef enum { OSH_SUM_HESSIAN, OSH_SUM_SHIFT, OSH_SUM_SQUARES, OSH_SUM_PEAKS, OSH_N_SUMS } osh_sum;
 typedef struct osh_sum_type {
     const osh_stat_type *type;
-    unsigned stat;          // bit OSH_STAT_* by which a modifier asks for the sum
-    /* true if the sum is computed from the inputs of both models, quantized and original */
+    unsigned stat;          // bit OSH_STAT_* with which a modifier asks for the sum
+    /* true if the sum needs the inputs of a Linear in both models, quantized and original */
     bool original;
-    /* True if the sum can be computed from a mix of both models' inputs (member `share` of
+    /* True if the sum can be computed from a mix of the inputs in both models (member `share` of
      * osh_linear). */
     bool mixed;
-    bool on_gpu; // with a GPU: true if the sum is in GPU memory, false if in host memory
-    /* Kinds of the blocks of GPU memory for the members `all` and `part` of osh_stat. */
+    bool on_gpu; // with a GPU: true if the sum is in GPU memory, false if it is in host memory
+    /* Kinds of the blocks of GPU memory that have the tensors `all` and `part` of osh_stat. */
     osh_layout_kind layout, part;
-    size_t solving;         // bytes for each channel that a solve computes from the sum
+    size_t solving;         // bytes for each channel of the data that a solve computes from the sum
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-/* Returns the bytes of one block of the sum for a value with I channels, with the allocator's
- * overhead. */
+/* Returns the bytes of the sum for a value with I channels, with the allocator's overhead. Partial
+ * sums are not counted. */
 int64_t osh_sum_bytes(osh_sum sum, int64_t I);
 #endif

@@ -1,13 +1,13 @@
 /* cost.c - counts the floating-point operations and the work (estimated seconds) of each phase of
- * each subgraph.
+ * each subgraph. For each Linear with I inputs and O outputs, and for T tokens:
  *
- *   Linear       2 I O for each token: I inputs, O outputs
+ *   Linear       2 I O for each token
  *   attention    2 H Dh (t + 1) at position t for each of the two matrix products: H heads of width
  *                Dh. So 2 H Dh T (T + 1) for a sample of T tokens. With a sliding window of W
  *                tokens, t + 1 is at most W
  *   Hessian      I (I + 1) for each token; 2/3 I^3 once for its factor (a Cholesky and a triangular
  *                inverse)
- *   solve        O I^2 for each Linear, and as much for the error of rounding to nearest
+ *   solve        O I^2 for each Linear; on the host also the error of rounding some rows to nearest
  *
  * While statistics are collected, experts run on all tokens. In later passes, they run only on the
  * tokens that are routed to them. With --moe-calibrate-all-experts false, a GPU runs them only on
@@ -23,23 +23,24 @@
 
 #include <string.h>
 
-/* The following constants are speeds per second of an imaginary machine with one AVX2 core. Only
- * their ratios matter, because the progress estimate corrects the time of each phase by
- * measurement. */
-/* Floating-point operations of matrix products in F32 and BF16. */
+/* The constants below are speeds per second of an imaginary machine with one AVX2 core. Only their
+ * ratios matter, because the progress estimate corrects the time of each phase by measurement. */
+/* Floating-point operations per second of matrix products in F32 and BF16. */
 static const double products_per_s = 50e9;
-/* Speed of attention divided by the speed of matrix products. Measured with AVX2 and AMX, at 2,048
- * to 23,000 tokens. */
+/* Speed of attention divided by the speed of matrix products. Measured with AVX2 and AMX, for
+ * samples of 2,048 to 23,000 tokens. */
 static const double attends_rate = 0.6;
-/* Floating-point operations of Cholesky factorizations and triangular inverses. */
+/* Floating-point operations per second of Cholesky factorizations and triangular inverses. */
 static const double factors_per_s = 20e9;
-static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
-static const double elements_per_s = 0.5e9; // elements that elementwise ops write
-static const double bytes_per_s = 1e9;     // bytes of files read or written
-static const double codes_per_s = 0.15e9;  // weights rounded and packed
-static const double picked_per_s = 0.4e6;  // rows of a table that are read one by one from the file
-/* On a GPU: speed of the kernel for rows routed to experts (ops/cuda/routed.cuh) divided by the
- * speed of cuBLAS's matrix products, measured on an H100 with the shapes of Qwen3-30B-A3B. */
+static const double solves_per_s = 15e9;   // operations per second of GPTQ's column loop
+static const double elements_per_s = 0.5e9; // elements per second that elementwise ops write
+/* bytes per second that are read from files or written to them */
+static const double bytes_per_s = 1e9;
+static const double codes_per_s = 0.15e9;  // weights per second that are rounded and packed
+/* rows per second of a table that are read from the file one by one */
+static const double picked_per_s = 0.4e6;
+/* On a GPU: speed of the kernel for rows of experts (ops/cuda/routed.cuh) divided by the speed of
+ * cuBLAS's matrix products. Measured on an H100 with the shapes of Qwen3-30B-A3B. */
 static const double routed_rate = 0.31;
 
 const char *osh_phase_name(osh_phase p)
@@ -59,18 +60,19 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
                         &(osh_op_load){tokens, &(osh_seqs){d->n, d->offsets}});
 }
 
-/* Returns the fraction of the tokens that a router sends to an expert. route: the router's
- * output. */
+/* Returns the fraction of the tokens that a router sends to each expert. route: index of the
+ * router's output. */
 static double route_share(const osh_graph *g, int route)
 {
     const osh_node *router = &g->nodes[g->values[route].producer];
-    // the attributes of moe_gate also begin with the member `top_k`
+    // moe_gate has other attributes, but they also begin with the member `top_k`
     const osh_moe_router_attr *a = router->attr;
     return osh_node_routes(router) ? (double)a->top_k / (double)g->values[route].width : 1;
 }
 
-/* Returns the fraction of the rows of a value that a GPU computes while it collects statistics. If
- * experts are calibrated on their own tokens, it computes only these rows of an expert's values. */
+/* Returns the fraction of the rows of a value that a GPU computes while it collects statistics.
+ * This is 1, unless experts are calibrated on their own tokens: then it is the fraction of the
+ * tokens that are routed to the expert of the value. */
 static double observed_share(const osh_budget *p, int value)
 {
     const osh_graph *g = p->in->graph;
@@ -78,9 +80,9 @@ static double observed_share(const osh_budget *p, int value)
     return from >= 0 ? route_share(g, osh_routed_route(g, from)) : 1;
 }
 
-/* Returns the fraction of the tokens for which the model uses the node's output. For a node of an
- * expert, it is the fraction of the tokens that are routed to the expert. Only statistics use the
- * expert's outputs for other tokens. */
+/* Returns the fraction of the tokens for which the model uses the output of node n. For a node of
+ * an expert, this is the fraction of the tokens that are routed to the expert. (Outputs of experts
+ * for other tokens are only used for statistics.) */
 static double routed_share(const osh_graph *g, const osh_node *n)
 {
     for (;;) {
@@ -93,9 +95,9 @@ static double routed_share(const osh_graph *g, const osh_node *n)
     }
 }
 
-/* Returns the fraction of the tokens on which node i of the span `s` (nodes that run together)
- * runs. The op moe_combine adds an expert's output. For this op, returns the fraction of the tokens
- * that are routed to the expert. */
+/* Returns the fraction of the tokens on which node i of the span `s` runs. If the node adds the
+ * output of an expert (moe_combine), this is the fraction of the tokens that are routed to the
+ * expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -137,8 +139,8 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work of node i of the span `s` (nodes that run together) on the host. On the host,
- * moe_combine processes all tokens. */
+/* Returns the work of node i of the span `s` on the host. On the host, moe_combine processes all
+ * tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
     double tokens = d->n ? (double)d->offsets[d->n] : 0;
@@ -167,21 +169,21 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the number of operations for factoring a Hessian (Cholesky and triangular inverse). If
- * the Linear has a shift, includes the op gptq_shift. */
+/* Returns the number of operations for factoring the Hessian of a Linear's input (Cholesky and
+ * triangular inverse). If the Linear has a shift, also counts the op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
 }
-/* Returns the fraction of the weight's rows for which the solve also computes the error of rounding
- * to nearest. This costs as many operations for a row as the column loop. */
+/* Returns the fraction of the rows of a weight for which the solve also computes the error of
+ * rounding to nearest. This error costs as many operations for each row as the column loop. */
 static double judge_share(const osh_linear *l)
 {
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
-/* Returns the number of operations of the column loop and of gptq_target. On the host, also counts
- * the error of rounding to nearest. */
+/* Returns the number of operations of GPTQ's column loop and of the op gptq_target. On the host,
+ * also counts the error of rounding to nearest. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
@@ -199,7 +201,7 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
         return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
     if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
         work += solve_flops(p, l) / solves_per_s;
-    // the first Linear that reads a value counts the factoring of the value's Hessian
+    // the factoring of a Hessian counts for the first Linear that reads its value
     if (osh_hessian_bytes(p->schedule, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -266,9 +268,9 @@ typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
     osh_cost *c;    // view: cost of the current visit's subgraph
-    bool *loaded;   // own [weights of the graph]: true if the weight is loaded
-    fed *open;      // own [values of the range]: sums that steps now collect
-    double reading; // bytes of the weights that were loaded after the last pass
+    bool *loaded;   // own [weights of the graph]: true if the weight is in memory
+    fed *open;      // own [values of the range]: sums that are now collected from the value
+    double reading; // bytes of the weights that were loaded since the last pass
 } counter;
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
@@ -327,8 +329,8 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
-/* Adds the bytes of the weights that the step loads for the nodes that run. Does not count weights
- * that are loaded only to be replaced by solved weights: they are few. */
+/* Adds the bytes of the weights that the step loads for the nodes that run. Ignores weights that
+ * are loaded and then replaced by solved weights, because they are few. */
 static void count_load(counter *c, const osh_step *s)
 {
     const osh_graph *g = c->p->in->graph;
@@ -341,8 +343,8 @@ static void count_load(counter *c, const osh_step *s)
         }
 }
 
-/* Counts a step on a GPU: the operations of all nodes that run, and the bytes of values that ops
- * read and write in the GPU's memory. */
+/* Counts a step on a GPU: the operations of all nodes that run, and the bytes that these nodes read
+ * and write in the GPU's memory. */
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
                           const osh_step *s)
 {
@@ -367,7 +369,8 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, con
             c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
 }
 
-/* Returns the bytes that the statistics of folds read from the GPU's memory. */
+/* Returns the bytes that are read from the GPU's memory to compute the statistics of the range's
+ * folds. */
 static double fold_traffic(const osh_budget *p, const osh_range *r)
 {
     double tokens = (double)p->in->data.offsets[p->in->data.n], bytes = 0;
@@ -399,8 +402,8 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Adds the cost of a pass to the cost of the subgraph, together with the cost of loading its
- * weights. osh_cost_new adds the cost of solves, folds and files. Other steps take little time. */
+/* Adds the cost of a pass, together with loading its weights, to the cost of the subgraph.
+ * osh_cost_new adds the costs of solves, folds and files. The other steps take little time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {
@@ -453,7 +456,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    // a share of 1 means a whole phase, but this step is only a fraction of a phase
+    // a share of 1 would mean the whole phase, but this step is only a part of it
     if (*share >= 1) *share = 0.999;
 done:
     osh_free(cx, open);

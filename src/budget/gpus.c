@@ -1,6 +1,6 @@
 /* gpus.c - has the table of speeds of GPUs, and estimates the time that a run needs on a GPU.
  *
- *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
+ *   pass        max(compute, copies) if the plan overlaps them, else compute + copies
  *     compute   operations / BF16 + operations of Hessians / BF16 + bytes of values / memory
  *     copies    (weights loaded + values stored outside of the GPU) / bus
  *   solve       per Linear O I^2 operations in F32, or 3 O I^2 in TF32
@@ -8,24 +8,25 @@
  *               160 us for each block of 128 columns, because factor and column loop compute
  *               the columns one after the other
  *
- * O and I: output and input features of a Linear. The speeds are from the vendor's data sheets
+ * O and I: output and input features of a Linear. The speeds are from the vendors' data sheets
  * (docs/how-to/cuda.md names them). A run reaches a fraction of each speed. The fractions and the
- * microseconds were measured on an H100 and an H200 (docs/internals/cuda.md); for other GPUs they
+ * microseconds were measured on an H100 and an H200 (docs/internals/cuda.md). For other GPUs, they
  * are assumptions. */
 #include "budget/gpus.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Fractions of the speeds of the table that a run reaches: bf16 for matrix products of passes, and
- * for Hessians (sums); tf32 and f32 for the products of a solve; f32 for factors. */
+/* Fractions of the table's speeds that a run reaches. bf16: matrix products of passes. sums:
+ * Hessians, whose speed is that of bf16. tf32: products of a solve in TF32. f32: products of a
+ * solve in F32, and factors of Hessians. */
 static const double share_of_bf16 = 0.7, share_of_sums = 0.47, share_of_tf32 = 0.17,
                     share_of_f32 = 0.5, share_of_memory = 0.85, share_of_bus = 0.7;
 enum { BLOCK = 128 };
 static const double block_seconds = 160e-6, column_seconds = 1.05e-6;
 
 static const osh_gpu_model models[] = {
-    /* Columns: name, title, bytes of memory, tf32_pays, bf16, tf32, f32, memory, bus
+    /* Columns: name, title, memory_bytes, tf32_pays, bf16, tf32, f32, memory, bus
      * (osh_gpu_model). */
     {"b200", "NVIDIA B200 SXM", 171661ll << 20, true,
      2250e12, 1125e12, 75e12, 7.7e12, 64e9},
@@ -70,8 +71,8 @@ static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int
            c->moved[phase] / (share_of_memory * m->memory);
 }
 
-/* Returns the seconds that factors and column loops need for any number of rows, because they
- * compute columns one after the other. */
+/* Returns the seconds that factors of Hessians and column loops take for any number of rows. They
+ * compute the columns one after the other. */
 static double gpu_chain_seconds(const osh_budget *p)
 {
     double seconds = 0;

@@ -1,4 +1,4 @@
-/* gpus.h - lists GPU models for which a run can be planned on a machine without a GPU, and
+/* gpus.h - lists the GPU models for which a run can be planned on a machine without a GPU. Also
  * estimates the time of the run. */
 #ifndef OSH_GPUS_H
 #define OSH_GPUS_H
@@ -7,7 +7,7 @@
 typedef struct osh_gpu_model {
     const char *name, *title;
     int64_t memory_bytes; // total bytes of memory, as nvidia-smi reports them
-    /* True if three matrix products in TF32 take less time than one in F32. */
+    /* True if three matrix products in TF32 take less time than one product in F32. */
     bool tf32_pays;
     /* bf16, tf32, f32: operations per second of dense matrix products with F32 sums.
      * memory: bytes per second of the GPU's memory.
@@ -16,15 +16,16 @@ typedef struct osh_gpu_model {
 } osh_gpu_model;
 const osh_gpu_model *osh_gpu_model_find(const char *name); // returns NULL if the name is unknown
 
-typedef struct osh_estimate { // seconds of a run, without the time of the disk
-    /* Seconds of each phase (observe, solve, propagate). Includes copies that do not overlap with
-     * computation. */
+typedef struct osh_estimate { // estimated seconds of a run, without the time of the disk
+    /* Seconds of each of the phases observe, solve and propagate. Copies count if they do not
+     * overlap with computation. */
     double phase[OSH_N_PHASES];
-    /* Seconds of all copies over the bus. Includes copies that overlap with computation. */
+    /* Seconds of all copies between host and GPU, including those that overlap with computation. */
     double copies;
-    double search_flops; // operations of the host, whose time is not estimated (osh_cost)
+    /* operations of searches on the host (osh_cost), whose seconds are not estimated */
+    double search_flops;
 } osh_estimate;
-/* Estimates the seconds that the planned run needs on this GPU model. */
+/* Estimates the seconds that the planned run takes on the GPU model m. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
                              const osh_gpu_model *m);
 #endif

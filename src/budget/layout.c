@@ -1,5 +1,5 @@
 /* layout.c - simulates the allocation of blocks in a GPU's memory for a plan. It runs the program's
- * allocator of GPU memory (the arena) with unlimited size, but without actual memory. */
+ * allocator of GPU memory (the arena) with an unlimited size, but without actual memory. */
 #include "budget/layout.h"
 
 #include <stdlib.h>
@@ -21,8 +21,7 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    /* The array has room for `room` places. The first n are used. osh_layout_places sorts them for
-     * a binary search. */
+    /* [room] The list has the first n places. osh_layout_places sorts them for a binary search. */
     place *all; // own
     size_t n, room;
 };
@@ -34,7 +33,7 @@ struct osh_layout {
     int64_t n[OSH_LAYOUT_N_KINDS];
     int visit;
     osh_way way;
-    osh_places *places; // own: addresses recorded so far
+    osh_places *places; // own: addresses that were recorded so far
     bool record;
 };
 
@@ -57,7 +56,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    // the first block is the workspace, as in `open` of a device
+    // a device also allocates its workspace as the first block (see `open` of its type)
     osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
     *out = c, c = NULL; // passes ownership
 done:
@@ -98,7 +97,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return layout_stat_bytes(kind < OSH_LAYOUT_FOLD_HESSIAN ? types.channels : types.squares,
                                  f->n);
     }
-    if (kind != OSH_LAYOUT_ROWS) // a Hessian, or a shift, which has the size of a Hessian
+    if (kind != OSH_LAYOUT_ROWS) // a Hessian or a shift: both have the same size
         return layout_stat_bytes(&osh_stat_hessian, g->values[index].width);
     size_t n = (size_t)osh_batch_tokens(p->schedule, index % p->schedule->n_batches);
     return (int64_t)osh_arena_gross(n * osh_value_bytes(g, (int)(index / p->schedule->n_batches)));

@@ -9,42 +9,44 @@
 typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
-/* osh_layout_take allocates the block of this kind and index, unless it is allocated already.
- * osh_layout_give frees the block if it is allocated. If c is NULL (the run computes on the host),
- * these functions and osh_layout_enter do nothing, and osh_layout_extent returns 0. */
+/* A block is identified by its kind and index. osh_layout_take allocates the block, unless it is
+ * allocated already. osh_layout_give frees the block if it is allocated. If c is NULL (the run
+ * computes on the host), these functions and osh_layout_enter do nothing, and osh_layout_extent
+ * returns 0. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
-/* Returns the bytes from the beginning of the simulated GPU memory to the end of its last block. */
+/* Returns the number of bytes from the beginning of the simulated GPU memory to the end of its last
+ * block. */
 int64_t osh_layout_extent(const osh_layout *c);
-/* osh_layout_enter sets the visit and the part of the visit (osh_way). They apply to the blocks
- * that are allocated after the call. After osh_layout_record with `on` true, the addresses of new
- * blocks are recorded. */
+/* osh_layout_enter sets the visit and its part (osh_way) to which the next allocations belong. If
+ * osh_layout_record was called with `on` true, the addresses of new blocks are recorded. */
 /* A part of a visit (the work on one subgraph).
- * FOLD: the pass that collects statistics for factors.
- * FIRST: the first pass after it.
- * AGAIN: later passes.
- * AHEAD: loads for the visit that happen during the previous visit. */
+ * FOLD: the pass that collects statistics for the factors of folds.
+ * FIRST: the passes with the original weights.
+ * AGAIN: the pass with the solved weights.
+ * AHEAD: loads of weights for this visit, during the previous visit. */
 typedef enum {
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD, OSH_WAY_FOLD, OSH_N_WAYS
 } osh_way;
-static inline osh_way osh_way_of(const osh_step *s) // the part to which a load or a pass belongs
+/* the part of a visit to which a load or a pass belongs */
+static inline osh_way osh_way_of(const osh_step *s)
 {
     return s->fold ? OSH_WAY_FOLD : s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 void osh_layout_record(osh_layout *c, bool on);
-/* Sets *out (own) to the recorded addresses. */
+/* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
-/* Frees the list of planned addresses. A resumed run skips steps, but allocates its blocks at the
- * planned addresses. So it stays within the planned memory. */
+/* Frees a list of planned addresses. The list makes a resumed run stay within the planned memory:
+ * the run skips steps, but allocates its blocks at the planned addresses. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
-/* Makes the arena of p's GPU allocate its next block at the planned address for this visit and this
- * part of the visit. If the plan has no such address, uses the address for another part of the
- * visit. */
+/* Makes the arena of p's GPU allocate its next block at a planned address: the address of the block
+ * (kind, index) in this visit and this part of the visit. If the plan has no such address, uses the
+ * address for another part of the visit. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 void osh_places_aim_off(const osh_budget *p);

@@ -1,6 +1,8 @@
 /* learning_bytes.c - predicts the memory of two steps that optimize codes by gradients.
- * Learning a block needs memory for the learner (learn/block.h) and for the results of all Linears
- * of the block, which are written when the block is finished.
+ *
+ * Learning a block needs memory for the learner (learn/block.h), and for the results of all Linears
+ * of the block until the block is finished.
+ *
  * Tuning needs the memory that learn/tune.h counts. */
 #include "budget/learning_bytes.h"
 #include "budget/simulate_solve.h"
@@ -68,7 +70,7 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
         size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
                      osh_mem_gross((size_t)n_scales[l->weight] * 8) +
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
-        // `one` counts one Linear: its codes, packed tensors and scales, and its weight in the
+        // `one` counts the codes, packed tensors and scales of one Linear, and its weight in the
         // source
         if (one > most) most = one;
     }

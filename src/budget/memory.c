@@ -1,8 +1,8 @@
-/* memory.c - chooses, before a run, how the run keeps its budgets. simulate.c counts the bytes of
- * each choice.
+/* memory.c - chooses the settings with which a run keeps its budgets, before the run. simulate.c
+ * counts the bytes that the run needs with these settings.
  *
- * If a run does not fit, the following changes are tried in this order:
- * - no prefetch;
+ * If a run does not fit in its budgets, the following changes are tried in this order:
+ * - the weights of the next subgraph are not prefetched;
  * - values are stored in a slower tier (on the disk for as few batches as possible);
  * - the Hessians of a subgraph are distributed over several passes, the rounds;
  * - the subgraph runs in segments: its groups of Linears are loaded one at a time. */
@@ -29,15 +29,19 @@
 #include "store/loaders.h"
 #include "tensor/scalar.h"
 
-/* A source of at least this size in bytes bypasses the page cache if it is read only once. */
+/* If the source has at least this number of bytes and is read only once, reads of it bypass the
+ * page cache. */
 #define DIRECT_SOURCE (1ll << 26)
-/* The arena is the block of GPU memory from which the program allocates. Without a device budget,
- * the arena gets 1/ARENA_SPARE more bytes than predicted, but at least LEAST_SPARE more bytes. */
+/* Reserve of the arena, which is the block of GPU memory from which the program allocates. Without
+ * a device budget, the arena gets 1/ARENA_SPARE more bytes than predicted, and at least LEAST_SPARE
+ * more bytes. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
-/* ---- tiers of values, and phases (osh_phases: decisions about the steps of a visit) ---- */
+/* ---- choice of tiers of values and of phases (osh_phases: decisions about the steps of a visit)
+ * ---- */
 
-/* True if the visit and more_host additional bytes of host memory fit in the budget b. */
+/* True if the peaks of the visit, with more_host further bytes of host memory, fit in the budget
+ * b. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -52,15 +56,16 @@ static bool visits_fit(const osh_schedule *s, const osh_peaks *b)
     return true;
 }
 
-/* True if the weights of the next visit may be prefetched during visit i. This needs a pass in
- * visit i that observes. A pass that only propagates may end before the reads, so the peak would
+/* True if weights of the next visit may be prefetched during visit i. For this, a pass of visit i
+ * must observe. A visit that only propagates may end before the reads end, and then its peak would
  * not be known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if every visit fits together with the weights that it prefetches for the next visit. */
+/* True if every visit fits in the budget b, together with the weights that it may prefetch for the
+ * next visit. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
 {
     const osh_schedule *s = p->schedule;
@@ -71,18 +76,18 @@ static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
     return true;
 }
 
-/* Largest number of rounds (passes that each collect some of the Hessians). With more rounds than
- * this, segments cost less time. */
+/* Largest number of rounds (passes that each collect some of the Hessians). If more rounds were
+ * needed, segments would take less time. */
 enum { MOST_ROUNDS = 8 };
 
-/* Sets the phases of visit i (osh_phases) so that its Hessians are distributed over `rounds`
- * passes. If rounds is above MOST_ROUNDS, the visit runs in segments instead, one group of Linears
- * at a time. Segments are not used if ranges of keys, values or outputs are observed. */
+/* Sets the phases of visit i (osh_phases), so that its Hessians are distributed over `rounds`
+ * passes. If `rounds` is above MOST_ROUNDS, the visit runs in segments instead, one group of
+ * Linears at a time. There are no segments if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_phases *v = &p->schedule->visits[i].how;
     osh_range r = osh_range_at(p->schedule, i);
-    if (r.block) rounds = 1; // a block learns all its Linears together
+    if (r.block) rounds = 1; // all Linears of a block learn together
     if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS)
         rounds = MOST_ROUNDS;
     int64_t largest, sum = osh_range_hessians(p->schedule, &r, &largest);
@@ -93,8 +98,8 @@ static void take_phases(osh_budget *p, int i, int rounds)
     v->segments = rounds > MOST_ROUNDS;
 }
 
-/* Chooses phases (osh_phases) for the visits that do not fit. Visits are similar, so all visits
- * that do not fit try the same phases at the same time. */
+/* Chooses other phases (osh_phases) for the visits that do not fit in the budget b. Most visits are
+ * similar, so all visits that do not fit try the same phases at the same time. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -108,8 +113,8 @@ done:
     return rc;
 }
 
-/* Simulates the run with equal phases for all visits: `rounds` passes for the Hessians
- * (take_phases). */
+/* Simulates the run with the same phases for all visits: `rounds` passes for the Hessians, or
+ * segments (take_phases). */
 static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds, bool *ever)
 {
     p->memory.tier = tier;
@@ -129,7 +134,7 @@ static void memory_summarize(osh_budget *p)
     }
 }
 
-/* Sets *first and *last to the tiers that --mem-opt-level allows. */
+/* Sets *first and *last to the fastest and the slowest tier that --mem-opt-level allows. */
 static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 {
     const char *level = p->in->opt->mem_opt_level;
@@ -138,9 +143,9 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-/* Chooses phases of the visits that keep the budget b. Sets *fit to true on success. On a GPU,
- * other phases of one visit change the gaps between the blocks of all visits, so a choice can miss
- * the budget. The last attempts use equal phases for all visits. */
+/* Chooses phases of the visits that keep the budget b. Sets *fit to true on success. On a GPU, the
+ * phases of one visit change the gaps between the blocks of all visits, so a choice can miss the
+ * budget. The last attempts use the same phases for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -153,10 +158,10 @@ done:
     return rc;
 }
 
-/* Checks a prediction of the smallest budget. On entry, *least is the largest of the visits'
- * smallest peaks: device bytes if `device` is true, else host bytes. Keeps *least if phases can be
- * chosen so that no visit exceeds it. Otherwise sets *least to `same`, the smallest peak with equal
- * phases for all visits. */
+/* Corrects *least, a prediction of the smallest budget. On entry, it is the largest of the visits'
+ * smallest peaks (device bytes if `device` is true, else host bytes). If phases can be chosen so
+ * that no visit exceeds *least, the prediction stays. Otherwise sets *least to `same`, the smallest
+ * peak if all visits have the same phases. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -178,17 +183,18 @@ static osh_peaks peaks_lower(const osh_peaks *a, const osh_peaks *b)
 }
 
 /* Tries rounds and segments (take_phases), with values in the slowest tier. Segments need the least
- * memory for weights and Hessians. But they store the values between the segments, so they do not
- * always need the least memory in all. */
+ * memory for weights and Hessians. But they store values between the segments, so in all they do
+ * not always need the least memory. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    osh_peaks *least = NULL; // own [n_visits]: smallest peaks of each visit so far
+    /* own [n_visits]: smallest peaks of each visit in the simulations so far */
+    osh_peaks *least = NULL;
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    // smallest peaks so far if all visits have equal phases
+    // smallest peaks of the run so far; all visits have the same phases
     osh_peaks same = {INT64_MAX, INT64_MAX, INT64_MAX};
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
@@ -210,9 +216,9 @@ done:
     return rc;
 }
 
-/* Chooses the visits that copy values between host memory and GPU during the computation. The
- * blocks for these copies exist only during a pass. So they do not change the addresses of blocks
- * in other visits. */
+/* Chooses the visits that copy values between host memory and GPU during computation. The blocks
+ * for these copies exist only during a pass, so they do not change the addresses of blocks in other
+ * visits. */
 static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -228,14 +234,14 @@ done:
     return rc;
 }
 
-/* Chooses the visits during which the weights of the next visit are also loaded to the GPU. */
+/* Chooses the visits that also copy the prefetched weights of the next visit to the GPU. */
 static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    // number of attempts: an attempt fails if the new blocks of a visit move blocks of another
-    // visit
+    // Number of attempts. An attempt fails if the new blocks of one visit move blocks of another
+    // visit.
     enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
@@ -250,7 +256,7 @@ done:
     return rc;
 }
 
-/* Chooses the number of threads that prefetch values from the disk. It is the largest number whose
+/* Chooses the number of threads that prefetch values from the disk: the largest number whose
  * buffers fit in memory together with the prefetched weights. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
@@ -270,8 +276,8 @@ done:
     return rc;
 }
 
-/* For tier disk, chooses the largest number of batches whose values fit in memory. Their values are
- * not written to the disk. */
+/* For tier disk: chooses the largest number of batches whose values fit in memory, so that these
+ * values are not written to the disk. */
 static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -289,8 +295,8 @@ done:
     return rc;
 }
 
-/* Makes visit i solve small Linears in parallel on the host, or together on a GPU, if the results
- * fit in memory. */
+/* Decides whether visit i solves small Linears in parallel (on the host), or several together (on a
+ * GPU). It does if their results fit in memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
@@ -305,9 +311,9 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the first and the last osh_look that --calib-cache allows. An osh_look
- * is a way to give values to the second pass of two-pass observers (schedule/looks.h). If the run
- * has no such observer, sets both to the same osh_look. */
+/* Sets *first and *last to the first and the last osh_look that --calib-cache allows. (An osh_look
+ * is a way in which two-pass observers get values for their second pass, schedule/looks.h.) If the
+ * run has no two-pass observer, sets both to the same osh_look. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -317,8 +323,8 @@ static void looks(const osh_budget *p, osh_look *first, osh_look *last)
     if (!osh_looks_twice(p->schedule)) *first = *last;
 }
 
-/* Chooses the fastest tier of values with which the run keeps the budget, if each subgraph runs as
- * a whole. Sets *fit to false if there is no such tier. */
+/* Chooses the fastest tier of values with which the run keeps the budget b, if each subgraph runs
+ * as a whole. Sets *fit to false if no tier keeps it. */
 static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -338,9 +344,9 @@ done:
     return rc;
 }
 
-/* Chooses batches of several samples under two conditions: no flag sets the batch size, and the run
- * then fits with values in the first tier that is allowed. Sets *fit to true if the run fits. Does
- * not change *fit if the batch size stays as it is. */
+/* Chooses batches of several samples, if no flag sets the batch size. The run must fit in the
+ * budget b with values in the fastest tier that is allowed. Sets *fit to true if it fits. Does not
+ * change *fit if the batch size stays as it is. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -393,8 +399,8 @@ int64_t osh_memory_of_gpu(int64_t free_bytes)
     return (free_bytes - reserve) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Sets the device budget if the user does not give it. The budget follows from the memory of this
- * machine's GPU, or of the GPU model that --device-model names. */
+/* Sets the device budget b->device if the user does not give it. The budget follows from the memory
+ * of this machine's GPU, or of the GPU model that --device-model names. */
 static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
@@ -415,8 +421,8 @@ done:
     return rc;
 }
 
-/* Decides whether the GPU itself reads values from the disk. Such reads need a block of the GPU's
- * memory, which must fit in the budget. */
+/* Decides whether the GPU itself reads values from the disk. This needs a block of the GPU's
+ * memory, which must fit in the budget b. */
 static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_memory *m = &p->memory;
@@ -426,7 +432,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
     m->by_gpu = gpu && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                 osh_plan_kind(p->in)->type->files->direct(cx, p->in->ordinal, wish,
                                                           m->peak.device + n <= b->device);
-    /* Prefetch threads are not needed if the GPU reads. */
+    /* If the GPU itself reads, no threads prefetch values. */
     if (m->by_gpu) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!gpu || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -451,9 +457,9 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
     return bytes > 0 ? bytes - base : INT64_MAX;
 }
 
-/* Computes the peak of the run, m->peak, and raises the smallest budgets, m->least. Both also cover
- * tuning, and the reading of source and data. Raises *outside, the smallest peak outside of visits,
- * in the same way. */
+/* Computes the peak of the run, m->peak. Raises the smallest budgets, m->least, to the memory that
+ * is needed outside of visits. Both also cover tuning, and the reading of source and data. Raises
+ * *outside, the smallest peak outside of visits, for tuning and reading. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
@@ -472,8 +478,8 @@ done:
     return rc;
 }
 
-/* Adds optional blocks that fit in the host budget `b` to base_bytes. Adds base_bytes to the host
- * peaks. */
+/* Adds the bytes of optional blocks to base_bytes, if they fit in the host budget `b`. Then adds
+ * base_bytes to the host peaks. */
 static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
 {
     osh_status rc = OSH_OK;
@@ -481,17 +487,17 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     if (p->schedule->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
-    /* A refusal recommends this budget to the user's next process. The base of that process may be
-     * larger by OSH_ISA_NOISE_BYTES. */
+    /* A message recommends this budget for the user's next process, whose base may be larger by
+     * OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    // true if the run may write output tensors twice
+    // true if the run may write an output tensor twice
     bool again = p->schedule->n_traversals || p->schedule->tune.steps;
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
     if (passes && p->in->opt->prefetch && b == INT64_MAX && !again)
         m->early = osh_early_bytes(p);
-    /* The user may give least.host as a host budget. With a host budget, base_bytes also includes
-     * the aligned blocks for reading, so they are added here. The list of planned addresses is
-     * optional, so it is not added. */
+    /* The user may give least.host as the host budget. base_bytes then also includes the aligned
+     * blocks for reading, so least.host must have room for them. It need not have room for the list
+     * of planned addresses, which is optional. */
     if (!osh_base_has_blocks(p)) m->least.host += osh_base_blocks();
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += m->early + (int64_t)osh_places_bytes(m->places);
@@ -530,8 +536,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (o->pin_memory && !strcmp(o->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
                 "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
-    /* A run with a memory budget probably shares the machine. If it reads the checkpoint only once,
-     * it bypasses the page cache, so as not to displace the files of other processes. */
+    /* A run with a memory budget probably shares the machine with other processes. If it reads the
+     * checkpoint only once, its reads bypass the page cache, so that files of other processes stay
+     * there. */
     m->direct = o->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

@@ -1,30 +1,30 @@
 /* memory.h - counts the bytes of memory, disk and transfers that a plan needs, and chooses how the
  * plan keeps its budgets.
  *
- * All numbers of bytes include the overhead of the allocator (osh_mem_gross). Device bytes belong
- * to weights, Hessians, the current batch and scratch. On the CPU back end, the device bytes are a
- * part of the host bytes. Host bytes are all anonymous memory of the process.
- * docs/explanation/memory.md describes the model. */
+ * All numbers of bytes include the overhead of the allocator (osh_mem_gross). Device bytes are
+ * those of weights, Hessians, the current batch and scratch. On the CPU back end, the device bytes
+ * are a part of the host bytes. Host bytes are all anonymous memory of the process.
+ * docs/explanation/memory.md describes how memory is counted. */
 #ifndef OSH_MEMORY_H
 #define OSH_MEMORY_H
 #include "budget/budget.h"
 
-/* Sets p->memory. Simulates every visit. Chooses the tier (memory of values: GPU, host or disk),
- * prefetch, and the phases of each visit (osh_phases). Fails with OSH_E_USAGE if the user's budgets
- * cannot be kept. The message then names the smallest possible budget. */
+/* Sets p->memory. Simulates every visit. Chooses the tier in which values are stored (GPU, host or
+ * disk), prefetch, and the phases of each visit (osh_phases). Fails with OSH_E_USAGE if the user's
+ * budgets cannot be kept. The message then names the smallest possible budget. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
-/* Sets p->memory.least to the smallest budgets for the visits, without base_bytes. Values are then
- * in the slowest tier, and Linears are solved in small groups. */
+/* Sets p->memory.least to the smallest budgets with which the visits run, without base_bytes. With
+ * these budgets, values are in the slowest tier, and Linears are solved in small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
-/* Sets *host to the peak of the host bytes of a schedule's visits, without base_bytes. Assumes that
- * the visits run on the host and that all values stay in memory. */
+/* Sets *host to the peak of the host bytes of all visits of a schedule, without base_bytes. Assumes
+ * that the visits run on the host, and that all values stay in memory. */
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
 /* Returns the bytes of a GPU's arena (the block of GPU memory from which the program allocates).
- * That is the device budget, or without a budget the predicted bytes plus a reserve. The reserve is
- * for a resumed run, which has other gaps between its blocks. */
+ * These are the device budget, or without a budget the predicted bytes and a reserve. A resumed run
+ * needs the reserve, because it has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
-/* Returns the bytes that a plan may use on a GPU that has free_bytes of free memory. */
+/* Returns the bytes that a plan may use on a GPU with free_bytes bytes of free memory. */
 int64_t osh_memory_of_gpu(int64_t free_bytes);
-/* Returns the part of the host peak that osh_mem_used counts. */
+/* Returns the part of the predicted host peak that osh_mem_used counts. */
 size_t osh_memory_counted(const osh_budget *p);
 #endif

@@ -1,5 +1,5 @@
-/* memory_rest.c - computes the memory outside of visits. It is needed for copied tensors, and for
- * Linears that are rounded without data, in bands of rows or as whole weights. */
+/* memory_rest.c - computes the memory for work outside of visits. This work copies tensors, and
+ * rounds Linears without data, in bands of rows or as whole weights. */
 #include "base/file.h"
 #include "budget/bands.h"
 #include "budget/base_bytes.h"
@@ -9,12 +9,13 @@
 
 /* Raises *device and *host to the peaks of rounding whole weights without data, one Linear after
  * the other. ahead: true if the next weight is read while a Linear is rounded. Results that wait to
- * be written need no extra memory, because they are smaller than the memory for rounding. */
+ * be written need less memory than rounding, so they need no further memory. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
-    int64_t before = 0; // bytes for the previous Linear: for its weight and for rounding it
-    // if false, base_bytes includes the memory for reading
+    /* Bytes of the previous Linear: its weight, and the memory for rounding it. If `datafree` is
+     * false, base_bytes includes the memory for reading. */
+    int64_t before = 0;
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_base_has_blocks(p))
@@ -49,7 +50,7 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         int64_t from = p->manifest->out_info[i].source;
         if (from < 0) continue;
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
-        // if the output has the tensor twice, the second copy reads it from the source again
+        // if the output has the tensor twice, the source is read again for the second copy
         seen[from] = false;
     }
     for (int s = 0; s < p->manifest->n_shards; s++)
@@ -66,21 +67,21 @@ static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_
     if (osh_streams_all(p->schedule)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-/* Sets *more to the peaks of a stream of p->memory.n_stream threads and returns true, if the stream
- * fits in the budget b. Otherwise returns false. */
+/* If a stream of p->memory.n_stream threads fits in the budget b, sets *more to its peaks and
+ * returns true. Otherwise returns false. */
 static bool stream_fits(const osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_peaks all = {0};
     stream_peaks(p, p->memory.n_stream, threads, &all);
-    if (p->in->on_device) all.device = 0; // a stream rounds on the host
+    if (p->in->on_device) all.device = 0; // a stream rounds on the host, so it needs no GPU memory
     bool fits = peaks_fit(&all, b);
     if (fits) *more = all;
     return fits;
 }
 
 /* Chooses the number of threads of a stream. Then chooses the number of bands that the stream keeps
- * in memory until its second pass: all bands of the largest group if they fit, else fewer, in steps
- * of 1/16. */
+ * in memory between its two passes. It tries all bands of the largest set of Linears that share a
+ * global scale, and then fewer, in steps of 1/16. */
 static void stream_choose(osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_memory *m = &p->memory;
@@ -99,8 +100,7 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    // own [source tensors]: true if a visit loads the tensor, so that copying it needs no second
-    // read
+    // own [source tensors]: true if a visit loads the tensor, so that its copy needs no second read
     bool *seen = NULL;
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
@@ -126,7 +126,7 @@ done:
 
 int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
 {
-    // with a GPU, the store gets a copy of all values
+    // with a GPU, all values are copied to the activation store
     if (p->in->on_device || tier == OSH_TIER_HOST) return 0;
     return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
 }

@@ -1,7 +1,7 @@
 /* refuse.c - refuses budgets that cannot be kept. The message names the budget and the smallest
- * possible budget. With --sequential-targets Linear, which changes the result, a job may need less;
- * the message then names that budget, too. osh_memory_enforce limits the context to the budgets of
- * a plan. */
+ * possible budget. With --sequential-targets Linear, a job may need less memory, but has another
+ * result. The message then also names the budget for this option. osh_memory_enforce limits the
+ * context to the budgets of a plan. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,17 +15,19 @@
 
 static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
-/* Computes the smallest budgets of the same job with --sequential-targets Linear. Sets them to -1
- * if the job cannot use this option. */
+/* Computes the smallest budgets of the job with --sequential-targets Linear. Sets them to -1 if the
+ * job cannot use this option. */
 static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget *p,
                                    const osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
     const osh_strs targets = {items, 1};
-    osh_matching match = *p->match;       // view, but its lists of Linears become own lists below
+    /* a copy whose members are views, except the lists that are set below */
+    osh_matching match = *p->match;
     osh_rewrites rewrites = *p->rewrites; // view
-    osh_schedule schedule = *p->schedule; // view, but its lists become own lists below
+    /* a copy whose members are views, except the lists that are set below */
+    osh_schedule schedule = *p->schedule;
     osh_budget other = *p;
     match.linears = NULL, match.readers = NULL, match.users = NULL;           // own
     rewrites.match = &match, rewrites.n_inherits = 0;
@@ -35,12 +37,11 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
     other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
     other.memory = (osh_memory){0};
     *out = (osh_peaks){.device = -1, .host = -1};
-    /* Scales of keys and values (the cache) need all nodes of an attention in one subgraph
-     * (match/cache.c). So a job with such scales cannot be cut into Linears. */
+    /* Scales of keys and values need all nodes of an attention in one subgraph (match/cache.c). So
+     * a job with such scales cannot be cut into single Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* The codes of a job that learns whole blocks would change if the model were cut into
-         * single Linears. */
+        /* If whole blocks learn, a job that is cut into single Linears would have other codes. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);
@@ -64,8 +65,8 @@ done:
     return rc;
 }
 
-/* True if a Hessian has a second block, of the same size, for partial sums (ops/stat.h). With
- * --sum-groups 1 there is no second block. */
+/* True if a Hessian has a second block for partial sums, which is as large as the Hessian
+ * (ops/stat.h). There is no such block with --sum-groups 1. */
 static bool has_grouped_hessians(const osh_budget *p)
 {
     bool any = false;
@@ -89,7 +90,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    // number of decimals in the message: two if the budget is not a whole number of MiB
+    // decimals of the given budget in the message: two if it is not a whole number of MiB
     int digits = given % (1 << 20) ? 2 : 0;
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",

@@ -4,16 +4,16 @@
 #define OSH_REFUSE_H
 #include "budget/budget.h"
 
-/* Returns OSH_E_USAGE with a message that names the smallest possible budget. outside: peaks
- * outside of visits. */
+/* Returns OSH_E_USAGE with a message that names the smallest possible budget. outside: smallest
+ * peaks outside of visits. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *b,
                              const osh_peaks *outside);
-/* True if --host-memory is enough for the evaluations before and after the run, which need
- * o->others_host bytes. This number includes OSH_ISA_NOISE_BYTES, which only a recommendation for
- * another process needs, so they are subtracted. */
+/* True if --host-memory is enough for the evaluations before and after the run. They need
+ * o->others_host bytes, less OSH_ISA_NOISE_BYTES: these bytes are only needed in a recommendation
+ * for another process. */
 bool osh_others_fit(const osh_options *o);
 /* Limits the allocations of the context to the budgets of the plan. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);
-/* True if host memory of values is page-locked, so that copies to a GPU are fast. */
+/* True if the host memory of values is page-locked, which makes copies to a GPU fast. */
 bool osh_memory_pins(const osh_options *o);
 #endif

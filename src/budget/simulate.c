@@ -1,5 +1,5 @@
 /* simulate.c - counts the bytes of every step of a run before the run starts. It goes through the
- * list of steps (schedule/visit.h) and only counts. On the CPU:
+ * list of steps (schedule/visit.h), but computes nothing. On the CPU:
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
@@ -7,7 +7,7 @@
  *            + prefetched weights
  *
  * On a GPU, the device bytes are the bytes of the GPU's arena, with the addresses that the run will
- * use. They are not a part of the host bytes:
+ * use. They are no part of the host bytes:
  *
  *   device = bytes from the front of the arena to the end of the last of these blocks: workspace of
  *            products, weights, statistics, stored values of tier device, prefetched weights
@@ -37,9 +37,9 @@ static int compare_lengths(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Sets s->by_sample to the largest sizes over all batches that run sample by sample, and s->whole
- * to the largest sizes over all other batches. The sizes are: tokens, tokens at the same time, and
- * longest sample. */
+/* Sets s->by_sample to the largest sizes of the batches that run sample by sample, and s->whole to
+ * the largest sizes of all other batches. The sizes are the number of tokens, the number of tokens
+ * that run at the same time, and the length of the longest sample. */
 static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
@@ -95,8 +95,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // the lists for ranges have an entry for each sample; s->frame also counts a buffer for a
-    // sample that is copied between GPU and disk
+    // Some lists for ranges have an entry for each sample. s->frame also counts a buffer for a
+    // sample that is copied between GPU and disk.
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
@@ -130,8 +130,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Counts the bytes of the sums of a Linear's input, and the bytes for updating the sums with a
- * batch. */
+/* Counts the bytes of the sums for the input of Linear l, and the bytes that updating these sums
+ * with a batch needs. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -183,8 +183,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the bytes that the outputs of a step add to the activation store. Sets *taken to the
- * bytes of the store that the step frees. */
+/* Computes how a step changes the activation store. *out: bytes of the outputs that the step adds.
+ * *taken: bytes that the step frees. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -197,9 +197,10 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->values.stored[v]) *taken += osh_sim_value_rest(s, v), s->values.stored[v] = false;
 }
 
-/* Frees the stored rows of batch b that no later step reads. Then allocates the rows of the batch's
- * outputs. (The run has the same order.) left: bytes of GPU memory that the batch still uses. *now:
- * bytes of the values in the activation store. */
+/* Simulates the end of batch b, in the order of the run. First frees the stored rows of the batch
+ * that no later step reads. Then allocates the rows of the batch's outputs. left: bytes of GPU
+ * memory that the batch still uses. *now: bytes of the values in the activation store, which the
+ * function updates. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -232,8 +233,8 @@ static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
     return n;
 }
 
-/* Counts the bytes of the table rows that the lookups of a step read from the source. With a GPU,
- * returns the host bytes for the rows of one batch, else 0. */
+/* Counts the bytes of table rows that the lookup ops of a step read from the source. With a GPU,
+ * returns the host bytes of the rows for one batch. Otherwise returns 0. */
 static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->in->graph;
@@ -265,7 +266,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks for copies, which are at the end of the GPU's memory
+    // bytes of the blocks for copies of values, which are at the end of the GPU's memory
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
@@ -282,10 +283,10 @@ done:
     return rc;
 }
 
-/* Bytes of a step. most: peak of the step. left: bytes of the values that remain after the step. */
+/* Bytes of a step for one batch. most: its peak. left: bytes of the values that remain after it. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
-/* Computes the bytes of a step for one batch, including the batch's token ids. */
+/* Computes the bytes that a step needs for one batch, including the batch's token ids. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
                              const osh_exec_brought *in)
 {
@@ -312,10 +313,10 @@ done:
     return rc;
 }
 
-/* Simulates a pass of the batches whose values are kept in memory. A batch reads an input without a
- * copy, frees an input that no later step reads, and keeps its outputs. The bytes change in
- * proportion to the finished tokens, so the peak is at the beginning or at the end of the pass.
- * grow: bytes of the values that the pass keeps for two-pass observers. */
+/* Simulates a pass of the batches whose values stay in memory. A batch reads inputs without a copy,
+ * frees inputs that no later step reads, and keeps its outputs. The bytes change in proportion to
+ * the finished tokens, so the peak is at the beginning or at the end of the pass. grow: bytes of
+ * the values that the pass keeps for two-pass observers. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -353,8 +354,9 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
-    /* Each batch adds its new rows and frees its old rows when it ends. So no new rows exist during
-     * the first batch. During the last batch, the new rows of all other batches exist. */
+    /* At its end, each batch adds its new rows to the store and frees its old rows. So no new rows
+     * exist during the first batch, and during the last batch the new rows of all other batches
+     * exist. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
     int64_t early = s->values.bytes, late = s->values.bytes + out - taken - new + old;
@@ -392,7 +394,7 @@ static osh_status sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st)
     sim_look_up(s, st);
     int64_t grow = st->observe && !st->first_look ? s->looks.next : 0,
             tokens = s->p->in->data.offsets[s->p->in->data.n];
-    // index of the first sample whose values are not kept in memory
+    // index of the first sample whose values do not stay in memory
     int64_t end = tokens ? s->p->schedule->batch_at[s->values.n_kept] : 0;
     double share = tokens ? (double)s->p->in->data.offsets[end] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
@@ -410,15 +412,15 @@ static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        /* If several ranks share the job, all solved weights are read from the output. */
+        /* If several ranks share the job, each of them reads all solved weights from the output. */
         bool in_memory = !v->how.segments && !v->how.round_bytes && !osh_is_divided(s->p->in->opt);
         if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
 }
 
-/* Adds the bytes of the statistics for the factors of folds in the range. Subtracts them if sign is
- * -1. */
+/* Adds the bytes of the statistics for the factors of the range's folds. If sign is -1, subtracts
+ * them instead. */
 static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *groups, int sign)
 {
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
@@ -432,7 +434,7 @@ static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *group
     }
 }
 
-/* Allocates simulated blocks of GPU memory for the statistics of a fold. */
+/* Allocates the simulated blocks of GPU memory for the statistics of a fold. */
 static osh_status sim_fold_take(osh_ctx *cx, osh_sim *s, int fold)
 {
     osh_status rc = OSH_OK;
@@ -467,11 +469,11 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     osh_status rc = OSH_OK;
     const osh_groups one = {0};
     int64_t bytes, fetched = 0;
-    // the run merges the groups of samples before it computes the factors
+    // before the run computes the factors, it merges the groups of samples
     sim_fold_add(s, r, &s->p->in->groups, -1);
     if (s->gpu) fetched = -s->stats.bytes;
     sim_fold_add(s, r, &one, 1);
-    if (s->gpu) fetched += s->stats.bytes; // bytes of the statistics that the host copies
+    if (s->gpu) fetched += s->stats.bytes; // bytes of the statistics that are copied to the host
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
         for (int k = OSH_LAYOUT_FOLD; k <= OSH_LAYOUT_FOLD_HESSIAN_PART; k++)
@@ -549,7 +551,7 @@ static osh_status sim_visit(osh_ctx *cx, osh_sim *s)
     osh_status rc = OSH_OK;
     osh_steps *steps = s->steps; // view
     OSH_TRY(osh_visit_list(cx, steps, s->p->schedule, s->index, NULL));
-    // with prefetch, the list of the next visit's steps exists at the same time
+    // with prefetch, the list of steps of the next visit exists at the same time
     int64_t list = (int64_t)osh_steps_bytes(steps) * (1 + s->p->in->opt->prefetch);
     s->stats.lists += list;
     for (int k = 0; k < osh_steps_n(steps); k++)
@@ -559,9 +561,9 @@ done:
     return rc;
 }
 
-/* Simulates all visits with the phases of p->schedule->visits and the tier of values, and sets the
- * peaks of the visits. Also sets ever[w] to true if a visit loads weight w, and *places (own) to
- * the addresses of blocks. ever and places may be NULL. */
+/* Simulates all visits with the phases in p->schedule->visits and with this tier of values. Sets
+ * the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own) to
+ * the addresses of blocks; `ever` and `places` may be NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

@@ -1,5 +1,5 @@
-/* simulate_bytes.c - computes the bytes of values, statistics, folds, and values that are kept for
- * two-pass observers. Also raises the peaks of a simulated visit. */
+/* simulate_bytes.c - computes the bytes of values, statistics and folds, and of values that are
+ * kept for two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
 #include "ops/device_ops.h"
@@ -168,7 +168,7 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = &s->p->in->recipe->modifiers[f->modifier];
-    // if true, the weights may have to be read from the checkpoint
+    // true if weights may have to be read from the checkpoint to compute the factors
     bool reads = s->to->how.segments;
     int n = s->n_threads;
     osh_balance *b = NULL; // own

@@ -1,5 +1,5 @@
-/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It counts window by
- * window: a window is a set of calls that are solved at the same time (schedule/windows.h). */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit, window by window. A
+ * window is a set of calls that are solved at the same time (schedule/windows.h). */
 
 #include "budget/bytes.h"
 #include "budget/learning_bytes.h"
@@ -8,7 +8,7 @@
 #include "match/cache.h"
 #include "schedule/windows.h"
 
-/* Returns the bytes of the buffers for the packed tensors of a Linear. */
+/* Returns the bytes of the buffers for the packed tensors of Linear l. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
@@ -19,10 +19,10 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the bytes that a pruner needs before a quantizer. They include a copy of the Hessian,
- * because the quantizer needs the unchanged Hessian. *kept: set to the bytes of the results of all
- * pruned Linears, which exist until the quantizer has read them. *device: set to the bytes in the
- * GPU's memory; NULL: all bytes are in host memory. */
+/* Returns the bytes that pruning needs before quantizing. If the pruner uses the Hessian, they
+ * include a copy of it, because the quantizer needs the unchanged Hessian. *kept: set to the bytes
+ * of the pruned weights, which exist until the quantizer has read them. *device: set to the bytes
+ * in the GPU's memory; NULL: all bytes are in host memory. */
 static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, const osh_linear *lead,
                                int n_threads, int64_t *kept, size_t *device)
 {
@@ -45,7 +45,7 @@ static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, cons
 }
 
 /* Computes the memory for the modifier's function `compress` (simulate_solve.h). *device: set to
- * the bytes in the GPU's memory. If device is NULL, all bytes are in host memory. */
+ * the bytes in the GPU's memory. If `device` is NULL, all bytes are in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -60,7 +60,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-/* Marks the Linears of the range that read the values as solved, and frees their range
+/* Marks the Linears of the range that read one of `values` as solved, and frees their range
  * observers. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
@@ -85,8 +85,8 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
-/* Simulates the end of the last group of samples: its partial sums (member `part` of osh_stat) are
- * added to the sums and freed. */
+/* Simulates the end of the last group of samples. The partial sums (member `part` of osh_stat) are
+ * then added to the sums and freed. */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->gpu && v < r->v1; v++)
@@ -96,8 +96,8 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Raises the peaks of the visit for solving in parallel. device, host: bytes in addition to the
- * bytes that the simulation counts elsewhere. */
+/* Raises the peaks of the visit for Linears that are solved in parallel. device, host: bytes that
+ * the caller adds to the bytes that osh_sim_note counts itself. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;
@@ -105,25 +105,25 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     s->peak = &s->to->peak;
 }
 
-/* A callback for results that does nothing. With a callback, the modifier assumes that the caller
- * takes each result at once, so that only one result is in memory. */
+/* A callback for results, which does nothing. If a callback is set, the modifier assumes that the
+ * caller takes each result at once, so that only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
-typedef struct solving { // a call (schedule/windows.h), and the bytes for solving it
+typedef struct solving { // a call (schedule/windows.h), and the bytes that solving it needs
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    /* Numbers of host bytes, or of device bytes on the CPU.
+    /* Numbers of host bytes, or without a GPU of device bytes.
      * work: for the whole call.
      * pack: for packing one result.
-     * copy: for copies of Hessian and shift, if another call needs them.
+     * copy: for copies of Hessian and shift, which are needed if another call also uses these.
      * results: for the results of the whole call. */
     int64_t work, pack, copy, results;
     size_t on_gpu;    // bytes of GPU memory
-    osh_tensor shift; // a shape without data
+    osh_tensor shift; // shape of the shift, without data
 } solving;
 
-/* Sets the jobs of the call, and the members of *x except `work` and `on_gpu`. keep: true if the
- * weights in memory must stay unchanged. */
+/* Prepares the jobs of the call c, and sets all members of *x except `work` and `on_gpu`. keep:
+ * true if the weights in memory must stay unchanged. */
 static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
 {
     const osh_linear *lead = &s->p->match->linears[c->which[0]];
@@ -141,7 +141,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
         if (s->stats.open[k][lead->input]) x->copy += osh_sim_sum_bytes(s, k, lead);
 }
 
-/* Returns the bytes of GPU memory that a solve may use. */
+/* Returns the bytes of GPU memory that the solve of the call x may use. */
 static size_t sim_solve_room(const osh_sim *s, const solving *x)
 {
     int64_t there = osh_layout_extent(s->gpu) + x->copy,
@@ -149,18 +149,18 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
     return limit > there ? (size_t)(limit - there) : 0;
 }
 
-/* Sets x->work and x->on_gpu. A block learns as a whole, so the first call of the block counts all
- * its Linears. */
+/* Sets x->work and x->on_gpu. All Linears of a block learn together, so they all count for the
+ * first call of the block. */
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
-    // the limit, which osh_memory_compress_bytes replaces by the result
+    // the limit of GPU memory, which osh_memory_compress_bytes replaces by the bytes
     x->on_gpu = sim_solve_room(s, x);
     if (!(x->lead->wants & OSH_STAT_BLOCK))
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
     else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
-    // the importance of the channels, and the copy of the sums from which it is computed
+    // counts the importance of the channels, and the copy of the sum from which it is computed
     if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))
         x->work += (int64_t)(osh_mem_gross((size_t)x->lead->I * sizeof(float)) +
                              osh_mem_gross((size_t)x->lead->I * sizeof(double)));
@@ -168,9 +168,9 @@ done:
     return rc;
 }
 
-/* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host, only
- * one result exists at that time. On a GPU, the results of the whole call exist, but at most
- * x->work bytes. */
+/* Counts the packing of a result of the call x, while the Cholesky factor of the Hessian exists. On
+ * the host, only one result exists at that time. On a GPU, the results of the whole call exist, but
+ * they have at most x->work bytes. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);
@@ -182,14 +182,14 @@ static void sim_note_packing(osh_sim *s, const solving *x)
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
 }
 
-/* Counts the bytes of a call that is not solved together with other calls, and frees the statistics
- * that no later call needs. */
+/* Counts the bytes of a call that is solved alone. Then frees the statistics that no later call
+ * needs. */
 static osh_status sim_solve_call(osh_ctx *cx, osh_sim *s, solving *x, bool first_of_block)
 {
     osh_status rc = OSH_OK;
     const osh_matching *match = s->p->match;
     osh_linear_job *jobs = x->call->jobs;
-    // a call with many small Linears may use several threads for itself
+    // if the call has many small Linears, its threads may solve several of them in parallel
     if (jobs->apart && osh_jobs_at_once(jobs, x->call->n, s->n_threads) > 1) {
         OSH_TRY(solving_count(cx, x, s, first_of_block));
         sim_note_apart(s, x->work + x->pack + x->copy, 0);
@@ -210,8 +210,8 @@ done:
     return rc;
 }
 
-/* Counts the bytes of the calls in the window `w`, which are solved in parallel, each on one
- * thread. */
+/* Counts the bytes of the calls in the window `w`, if these calls are solved in parallel, each on
+ * one thread. */
 static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
     int64_t results = 0, run = 0, most_run = 0, pack = 0;
@@ -228,9 +228,9 @@ static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
     sim_note_apart(s, results + run + pack + (int64_t)osh_apart_bytes(w->most), 0);
 }
 
-/* Counts the bytes of calls that a GPU solves together. A resumed run may solve other calls
- * together, but not more calls. A call whose Hessian cannot be factored is solved alone while the
- * others wait. The count also covers this case. */
+/* Counts the bytes of the calls in the window `w`, which a GPU solves together. A resumed run may
+ * put other calls into a window, but not more calls. If the Hessian of a call cannot be factored,
+ * the call is solved alone while the others wait. The count also covers this case. */
 static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -241,7 +241,7 @@ static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *
     size_t on_gpu = sim_solve_room(s, &x),
            work = m->type->solver->needs_groups(
                m, &(osh_job_group){x.call->jobs, x.call->n, NULL}, w->n, s->n_threads, &on_gpu),
-           // each waiting call keeps the importance of its channels
+           // each call that waits keeps the importance of its channels
            waiting = OSH_CALL_WAITING + osh_mem_gross((size_t)x.lead->I * sizeof(float));
     sim_note_apart(s, (int64_t)(on_gpu > x.on_gpu ? on_gpu : x.on_gpu),
                    (int64_t)(work + (size_t)w->n * waiting) + x.pack);
@@ -249,9 +249,9 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU may solve together. This function runs before any call is
- * simulated, because the memory is highest then. The order of the calls is not known yet: it
- * depends on the visit's member `apart`. */
+/* Counts the windows of calls that a GPU may solve together. It does so before the solve of any
+ * call is simulated: most statistics exist then, and the order of the calls is not known yet. (The
+ * order depends on the visit's member `apart`.) */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -278,7 +278,7 @@ osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_
     sim_merge_groups(s, r);
     osh_sim_look(s);
     osh_sim_drop_copies(s);
-    // if solve_limit is 0, which gives the smallest budget, no calls are solved together
+    // solve_limit is 0 for the smallest budget, with which no calls are solved together
     if (s->gpu && s->p->memory.solve_limit) OSH_TRY(sim_gather(cx, s, w, st->keep));
     for (;;) {
         OSH_TRY(osh_windows_next(cx, &w));

@@ -1,5 +1,5 @@
 /* simulate_weights.c - counts the weights that a simulated visit loads. Also allocates simulated
- * blocks of GPU memory for the weights that the next visit loads first. */
+ * blocks of GPU memory for weights that are loaded in advance for the next visit. */
 #include <string.h>
 
 #include "match/lookup.h"
@@ -48,7 +48,8 @@ static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, c
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->weights.loaded[w];
 }
 
-/* Allocates simulated blocks of GPU memory for the weights that the next visit loads first. */
+/* Allocates simulated blocks of GPU memory for the first weights of the next visit, which are
+ * loaded in advance. */
 static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;

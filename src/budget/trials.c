@@ -1,11 +1,11 @@
-/* trials.c - a cache of the peaks that simulations have computed. */
+/* trials.c - caches the peaks that simulations have computed. */
 #include "budget/trials.h"
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit of the cache; a plan simulates about 30 times
+enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan simulates about 30 times
 
-/* The result of a simulation depends on these settings, and on the phases of the visits
+/* Settings on which the result of a simulation depends. It also depends on the phases of the visits
  * (osh_phases). */
 typedef struct settings {
     int64_t tier, looks, looks_f16, n_loaders, n_ahead, n_kept, solve_limit, batch_size, n_batches;
@@ -17,7 +17,7 @@ typedef struct trial {
 } trial;
 
 struct osh_trials {
-    trial *all; // own: room for `room` elements; the first n elements are used
+    trial *all; // own [room]: the first n elements are used
     size_t n, room;
 };
 
@@ -42,7 +42,7 @@ void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier t
     osh_schedule *s = p->schedule;
     *found = false;
     for (size_t k = 0; t && !*found && k < t->n; k++) {
-        // memcmp is possible because the struct has no padding
+        // memcmp can compare the structs, because they have no padding
         bool same = !memcmp(&t->all[k].of, &now, sizeof now);
         for (int i = 0; same && i < s->n_visits; i++)
             same = phases_same(&t->all[k].visits[i].how, &s->visits[i].how);

@@ -18,7 +18,8 @@
 
 typedef struct turn { // a message
     bool answers;     // true for a message of the assistant
-    char *text; // own: the content without white space at both ends; NULL: the content is no string
+    /* own: content of the message without white space at both ends; NULL: it is no string. */
+    char *text;
 } turn;
 
 typedef struct talk {
@@ -92,8 +93,8 @@ static size_t equal_bytes(const osh_buf *a, const osh_buf *b)
     return n;
 }
 
-/* Returns the position of the text in b[from], b[from + 1], ...; SIZE_MAX: the text is NULL or does
- * not occur. */
+/* Searches the buffer `b` for the text, from byte `from` on. Returns the position of the text, or
+ * SIZE_MAX if the text is NULL or does not occur. */
 static size_t text_find(const osh_buf *b, size_t from, const char *text)
 {
     const char *at =

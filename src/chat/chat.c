@@ -41,8 +41,8 @@ static bool is_token_key(const char *key)
     return n > 6 && !strcmp(key + n - 6, "_token");
 }
 
-/* Appends tokens from the members of o: all members, or if `all` is false only members whose key
- * ends in _token. Members whose key is also in `but` are skipped. */
+/* Appends the special tokens that are members of the JSON object o. If `all` is false, uses only
+ * members whose key ends in _token. Members whose key is also in `but` are skipped. */
 static osh_status special_add_tokens(osh_ctx *cx, osh_buf *b, const cJSON *o, bool all,
                                      const cJSON *but)
 {
@@ -270,9 +270,11 @@ static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const
                       column, osh_jv_type(*cell));
 }
 
-/* The columns in which a row can have a conversation, and their use. */
+/* A set of columns in which a row can have a conversation. */
 typedef struct shape {
-    const char *first, *answer; // answer NULL: `first` is the whole conversation
+    /* first: column in which the conversation begins; answer: column of the answer, or NULL if
+     * `first` has the whole conversation. */
+    const char *first, *answer;
     /* Column with more text of the question, which may be absent; NULL: there is no such column. */
     const char *more;
     bool lists;                 // true: the cells may be lists of messages
@@ -336,11 +338,13 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
     return out;
 }
 
-/* Returns the first shape whose columns the row has. If `column` is not NULL, the shape must begin
- * with this column. */
+/* Returns the first shape (set of columns of a conversation) whose columns the row has. If there is
+ * none, returns the first shape of which the row has only the first column, or NULL. If `column` is
+ * not NULL, the shape must begin with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
-    const shape *near = NULL; // shape of which the row has only the first column
+    /* Shape of which the row has the column `first` but not the column `answer`. */
+    const shape *near = NULL;
     for (const shape *s = shapes; s < shapes + N_SHAPES; s++) {
         if ((column && strcmp(column, s->first)) || !row_cell(r, row, s->first)) continue;
         if (!s->answer || row_cell(r, row, s->answer)) return s;

@@ -22,12 +22,18 @@ bool osh_chat_has_template(const osh_chat *c);
 /* Sets *has to true if the directory has a template. */
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
-/* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
- * content}), in `conversations` ({from, value}: human is user, gpt is assistant), in `prompt` and
- * `response`, in `prompt` and `completion` (also as lists of messages), in `instruction`, `input`
- * and `output`, or in `question` and `answer`. These sets of columns are called shapes. If `column`
- * is NULL, the first shape that the row has is used. The column `tools` becomes the variable of the
- * template. */
+/* Appends the text of a row, a JSON object. The conversation is in one of these sets of columns,
+ * which are called shapes:
+ *
+ *   messages                      a list of {role, content}
+ *   conversations                 a list of {from, value}; human is user, gpt is assistant
+ *   prompt, response              two texts
+ *   prompt, completion            two texts, or two lists of messages
+ *   instruction, input, output    texts of the question (two) and of the answer
+ *   question, answer              two texts
+ *
+ * If `column` is NULL, the first shape that the row has is used. Otherwise the shape begins with
+ * `column`. The column `tools` becomes a variable of the template. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
 

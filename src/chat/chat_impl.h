@@ -11,7 +11,7 @@ struct osh_chat {
     bool columns;
     /* value of add_generation_prompt; true: the text ends where the model's answer begins */
     bool asks;
-    bool made_up; // the directory has no template, so the default is used
+    bool made_up; // true if the directory has no template, so the default template is used
 };
 
 typedef struct osh_chat_part { // the part of a conversation to render

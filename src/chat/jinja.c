@@ -9,7 +9,7 @@ osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t 
 {
     osh_status rc = OSH_OK;
     osh_jinja *t = NULL; // own
-    char *name = NULL;   // view: memory in the arena
+    char *name = NULL;   // view: copy of `what` in the template's arena
 
     if (n > OSH_JINJA_MAX_TEMPLATE)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a template of %zu bytes, at most %d", what, n,

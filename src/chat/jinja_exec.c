@@ -174,7 +174,8 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
     r->scope = own, r->n_loops = 0;
     const osh_jv *caller =
         m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
-    if (caller) { // the argument `caller` sets a variable; it is not a parameter
+    /* The argument `caller` becomes a variable, because it is no parameter of the macro. */
+    if (caller) {
         set_name(r, word, *caller);
         osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
         for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)
@@ -222,7 +223,8 @@ static void exec_scope(osh_jrun *r, const osh_jnode *n)
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return;
     for (const osh_jnode *c = n->target ? n->target->first : NULL; c && !r->rc; c = c->next) {
-        osh_jv v = osh_jinja_eval(r, c->first); // the value is evaluated in the outer scope
+        /* The value is evaluated before the new scope becomes the current one. */
+        osh_jv v = osh_jinja_eval(r, c->first);
         if (!r->rc) osh_jdict_set(r, &own->vars, c->value, v);
     }
     r->scope = own;

@@ -30,8 +30,8 @@ static bool params_take_any(const char *params)
     return n && params[n - 1] == '*';
 }
 
-/* Returns v in the form of an argument that was given. If v is undefined, the result has a name
- * that is not NULL; an argument that was not given has the name NULL. */
+/* Marks v as an argument that was given. An argument that was not given is an undefined value whose
+ * name is NULL. So if v is undefined, the function gives it the name "". */
 static osh_jv arg_given(osh_jv v)
 {
     return v.kind == OSH_JV_UNDEF && !v.u.s ? osh_jv_undef("", 0) : v;

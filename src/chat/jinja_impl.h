@@ -38,7 +38,7 @@ typedef enum {
     OSH_JV_LIST,
     OSH_JV_TUPLE,
     OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
-    OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which can be indexed
+    OSH_JV_VIEW,  // items, keys or values of a dict; or if n is 1 a range, which has an index
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -54,11 +54,11 @@ typedef struct osh_jv {
         int64_t i;
         double f;
         const char *s;
-        struct osh_jlist *list; // for kinds LIST to VIEW
-        struct osh_jdict *dict; // for kinds DICT and NS
+        struct osh_jlist *list; // for kinds LIST to VIEW: the items
+        struct osh_jdict *dict; // for kinds DICT and NS: the entries
         struct osh_jloop *loop;
         struct osh_jmacro *macro;
-        struct osh_jbound *bound; // for kinds METHOD and GLOBAL
+        struct osh_jbound *bound; // for kinds METHOD and GLOBAL: the function
     } u;
     size_t n;
 } osh_jv;
@@ -84,7 +84,7 @@ typedef struct osh_jmacro {
     struct osh_jscope *scope;    // scope in which the macro was defined
 } osh_jmacro;
 typedef struct osh_jbound {
-    osh_jv self; // object to which a method belongs
+    osh_jv self; // the object whose method this is
     const struct osh_jbuiltin *fn;
 } osh_jbound;
 
@@ -103,12 +103,19 @@ typedef enum {
 
 /* Children of a node form a list, which begins with `first` and continues with `next`. The children
  * of each kind are:
- *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
- *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
- *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
- *   BINARY  left, right; op    COND  test, then, else?
- *   COMPARE  operand, then operands; the op of each compares the previous operand with it
- *   PRINT SET_BLOCK ...  see jinja_stmt.c
+ *
+ *   LIST TUPLE CONCAT AND OR   the operands
+ *   DICT                       key, value, key, value, ...
+ *   ATTR                       the object (`value` has the name)
+ *   ITEM                       the object, the index
+ *   SLICE                      start, stop, step; CONST none for each that is absent
+ *   CALL                       the function, then the arguments
+ *   FILTER TEST                the operand, then the arguments (`fn` is the function)
+ *   BINARY                     left, right (`op` is the operator)
+ *   COND                       the condition, the value if true, and if present the value if false
+ *   COMPARE                    the operands; `op` of each compares the previous operand with it
+ *   PRINT SET_BLOCK ...        see jinja_stmt.c
+ *
  * A named argument is a node with its name in `keyword`. */
 typedef struct osh_jnode {
     osh_jnode_kind kind;
@@ -137,8 +144,8 @@ typedef enum {
 typedef struct osh_jtoken {
     osh_jtoken_kind kind;
     int line;
-    int op;       // first character + 256 * second character of an OP
-    osh_jv value; // text, name or number
+    int op;       // for kind OP: first character + 256 * second character of the operator
+    osh_jv value; // value of a token: text, name or number
 } osh_jtoken;
 #define OSH_JOP(a, b) ((int)(a) + 256 * (int)(b))
 enum { OSH_JOP_IN = 1, OSH_JOP_NOT_IN = 2 };
@@ -162,7 +169,7 @@ typedef struct osh_jrun {
     osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;
-    const char *date;  // view: date for strftime_now
+    const char *date;  // view: date that strftime_now prints
     bool strict;
     /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
@@ -178,8 +185,9 @@ void *osh_jrun_get(osh_jrun *r, size_t n);
  * outer scopes with the same name. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 /* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
- * time for a row. Every function that reads n bytes or n items must call one of the two. Decoding a
- * character counts more steps than copying a byte. Both return false if the run has failed. */
+ * time for a row. Every function that reads n bytes or n items must call one of these functions.
+ * Decoding a character counts more steps than copying a byte. Both return false if the run has
+ * failed. */
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
@@ -188,7 +196,7 @@ osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-/* Evaluates a call; `caller` may be NONE. */
+/* Evaluates a call. `caller` is the body of a `call` block as a macro, or NONE. */
 osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
@@ -236,7 +244,9 @@ const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
+/* Returns a number < 0, 0 or > 0 as a is less than, equal to or greater than b; fails if Python's <
+ * fails. */
+int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b);
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
 /* Returns the items for a `for` loop, or NULL if the run has failed. */
 osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
@@ -249,7 +259,7 @@ double osh_jv_num(osh_jv v);
 int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
-/* Adds the positions of an answer (jinja_run.c). */
+/* Adds the range [begin, end) of an answer's text to the list s (jinja_run.c). */
 osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begin, size_t end);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
@@ -261,18 +271,18 @@ osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // returns Python's str(v)
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);
 /* Returns the text of the buffer as a string, and frees the buffer. */
 osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
-int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points of the string
 /* Slices a string. `from`, `to` and `step` count code points. */
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
-/* Removes characters from the ends of s; sides 1: left, 2: right, 3: both. `chars` NONE: white
- * space. */
+/* Removes characters from the ends of s. `sides` is 1 for the left end, 2 for the right end, 3 for
+ * both ends. If `chars` is NONE, removes white space. */
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
-/* Changes the case. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's
- * str.title. */
+/* Changes the case of the letters of s. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's
+ * title, 'T' Python's str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-/* Returns the position of the first `part` at or after byte `from`, in bytes; SIZE_MAX: not
- * found. */
+/* Returns the byte position of the first `part` in s at or after byte `from`, or SIZE_MAX if there
+ * is none. */
 size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from);
 bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 

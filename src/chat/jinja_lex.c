@@ -12,7 +12,7 @@
 
 typedef struct lexer {
     osh_jrun *r;
-    const char *s; // view: UTF-8, newlines are \n
+    const char *s; // view: source in UTF-8, in which every newline is \n
     size_t n, at;
     osh_jtoken *tokens;
     size_t n_tokens, cap;

@@ -99,7 +99,8 @@ static osh_jv str_removesuffix(osh_jrun *r, const osh_jargs *a)
     return str_without_end(r, a, true);
 }
 
-/* Returns the last position of `part` in the first `end` bytes of s, or SIZE_MAX. */
+/* Returns the last position of `part` in the first `end` bytes of s, or SIZE_MAX if `part` does not
+ * occur there. */
 static size_t str_find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
 {
     size_t room = end; // `part` must end at or before this byte
@@ -424,7 +425,8 @@ static osh_jv loop_attr(osh_jrun *r, const osh_jloop *l, osh_jv name, bool *foun
     if (osh_jv_is(name, "first")) return osh_jv_bool(!at);
     if (osh_jv_is(name, "last")) return osh_jv_bool(at == n - 1);
     if (osh_jv_is(name, "length")) return osh_jv_int(n);
-    if (osh_jv_is(name, "depth")) return osh_jv_int(1);  // depth of a loop that is not recursive
+    /* 1: loops are never recursive here, so each loop has the first depth. */
+    if (osh_jv_is(name, "depth")) return osh_jv_int(1);
     if (osh_jv_is(name, "depth0")) return osh_jv_int(0);
     if (osh_jv_is(name, "previtem")) return at ? l->items->at[at - 1] : osh_jv_undef("previtem", 8);
     if (osh_jv_is(name, "nextitem"))

@@ -1,13 +1,17 @@
 /* jinja_stmt.c - parses statements: tokens to nodes. The nodes have these children:
  *
- *   TEXT value     PRINT first     SCOPE body     FILTER_BLOCK first, body
- *   FOR         target, first: iterable and filter (or none), body, other: else
- *   IF          first: condition, body, other: else or the IF of elif
- *   SET         target, first     SET_BLOCK target, first: filters, body
- *   NS_SET      target (name), value: attribute, first, body (of a block)
- *   MACRO       value: name, target: parameters (NAME, first: default), body
- *   CALL_BLOCK  target: parameters, first: call, body
- *   WITH        target: NAMEs, each with first; body */
+ *   TEXT          value: the text
+ *   PRINT         first: the expression
+ *   FOR           target; first: the iterable, and a filter if there is one; body; other: else
+ *   IF            first: the condition; body; other: else, or the IF of an elif
+ *   SET           target; first: the value
+ *   SET_BLOCK     target; first: the filters; body
+ *   NS_SET        target: the name; value: the attribute; first, body: as in SET and SET_BLOCK
+ *   MACRO         value: the name; target: the parameters (NAME, first: the default); body
+ *   CALL_BLOCK    target: the parameters; first: the call; body
+ *   FILTER_BLOCK  first: the filters; body
+ *   WITH          target: NAMEs, each with its value as first; body
+ *   SCOPE         body */
 #include <string.h>
 
 #include "chat/jinja_impl.h"

@@ -11,7 +11,7 @@
 
 typedef struct writer {
     osh_jrun *r;
-    osh_buf *b; // view: receives the text
+    osh_buf *b; // view: receives the text of the value
     bool ascii, sort;
     osh_jv indent;         // indent of one level, or NONE
     const char *item, *colon;

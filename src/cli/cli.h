@@ -16,7 +16,7 @@ typedef struct line { // a parsed command line
         osh_pull_options pull;
         osh_report_options report;
         osh_compare_options compare;
-    } options;          // own: filled by the command's fields
+    } options; // own: options of the command; the member is set from the fields of the command
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;

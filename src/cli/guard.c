@@ -98,7 +98,7 @@ osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch)
      * only once, through the guard. */
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != guard) _exit(1); // the guard was killed before prctl
+    if (getppid() != guard) _exit(1); // the guard was killed before prctl, so the rank ends, too
     *watch = shared;
 done:
     return rc;

@@ -70,7 +70,8 @@ void osh_to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
     char part[PART + 1], shown[OSH_QUOTE_MOST * PART + 1];
-    if (osh_ranks_me(((const out_state *)user)->ranks)) return; // only rank 0 prints
+    /* Ranks other than 0 print no results. */
+    if (osh_ranks_me(((const out_state *)user)->ranks)) return;
     for (size_t len; n; text += len, n -= len) {
         const char *end = memchr(text, '\n', n);
         len = end == text ? 1 : end ? (size_t)(end - text) : n;
@@ -459,7 +460,8 @@ const command *osh_command_find(const char *name)
     return NULL;
 }
 
-/* Sets the signal handlers, and prepares the messages that they print (like error_print). */
+/* Sets the signal handlers. Prepares the messages that they print, in the same form as
+ * error_print. */
 static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -485,8 +487,9 @@ static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st
     else if (dir)
         snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
                  stop.said, quoted);
-    else osh_error_clear(cx); // the run will report this error
-    if (osh_ranks_me(st->ranks)) stop.said[0] = stop.hint[0] = 0; // only rank 0 prints
+    else osh_error_clear(cx); // the run meets the same error and reports it
+    /* Ranks other than 0 print no message. */
+    if (osh_ranks_me(st->ranks)) stop.said[0] = stop.hint[0] = 0;
     osh_free(cx, dir);
     if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience))
         OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
@@ -500,7 +503,8 @@ done:
     return rc;
 }
 
-/* Returns the address of the command's option with this name, or NULL if the command has none. */
+/* Returns the address of the command's option with this name, or NULL if the command has no such
+ * option. */
 static const void *line_option(const line *l, const char *name)
 {
     const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, name) : NULL;
@@ -566,7 +570,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // the job has stopped, so its time limit ends
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
-    /* After these errors, the same command would fail again. */
+    /* After an error of usage or of numbers, the same command would fail again. */
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
@@ -601,7 +605,7 @@ static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2
 static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
 {
     char text[8192], dir[4096];
-    // no run continues if the message asks for --restart
+    // if the message asks for --restart, no run continues from the directory
     const char *resume = strstr(osh_error_text(cx), "want --restart") ? NULL : st->resume;
     if (!st->json) {
         fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
@@ -632,7 +636,8 @@ int main(int argc, char **argv)
     osh_ctx *cx = NULL;
     out_state st = {0};
     line l = {0};
-    if (!fill_standard_descriptors()) return 1; // the error cannot be reported
+    /* The file descriptor of stderr may be closed, so the error cannot be reported. */
+    if (!fill_standard_descriptors()) return 1;
     signal(SIGXFSZ, SIG_IGN); // a write beyond RLIMIT_FSIZE then fails with EFBIG
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {

@@ -19,9 +19,9 @@ typedef struct loader {
     osh_row_reader rows;
     osh_ids ids;      // own; tokens of all samples, in order
     int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
-    int64_t n, cap;   // n: number of samples; cap: allocated samples
+    int64_t n, cap;   // n: number of samples; cap: number of samples for which `offsets` has room
     int64_t n_seen;   // number of rows read so far
-    int64_t from, to; // first row of the file to read, and the row after the last row to read
+    int64_t from, to; // Range of rows to read. from: first row; to: the row after the last row.
     int64_t n_skip;   // number of samples to drop at the beginning
     int64_t n_skipped;
 } loader;
@@ -205,7 +205,8 @@ done:
     return rc;
 }
 
-typedef struct span { // the tokens of one row in reading.ids: position and number
+/* Tokens of one row. at: index of the first token in reading.ids; n: number of tokens. */
+typedef struct span {
     int64_t at, n;
 } span;
 

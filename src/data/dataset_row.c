@@ -20,11 +20,11 @@ enum { PIECE_BYTES = 4096, KEY_BYTES = 1 << 16 };
 
 typedef struct row {
     osh_ctx *cx;
-    osh_row_reader *r; // view: reader of all rows
+    osh_row_reader *r; // view: reader of the data set's rows
     osh_ids *ids;      // view: output
     int64_t start;     // index in `ids` of the first token of the row
     osh_map *keys;     // own: keys of the row's object that were read so far
-    osh_buf key, names; // own: the current key; all keys, for a message
+    osh_buf key, names; // own. key: the current key; names: all keys of the row, for a message.
     char piece[PIECE_BYTES]; // decoded text that is not yet tokenized
     size_t n_piece;
     osh_ids list, mask, loss; // own: values of input_ids, attention_mask and loss_mask

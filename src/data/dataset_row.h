@@ -13,13 +13,13 @@ typedef enum {
 
 typedef struct osh_row_reader {
     const osh_dataset_options *opt; // view
-    osh_tokenizer *tok;             // view; may be NULL
+    osh_tokenizer *tok;             // view: tokenizer; NULL if the rows have input_ids
     bool json;                      // true: rows are JSON objects; false: rows are text
     bool cut_ids;                   // true: input_ids are cut to max_seq_length; text is always cut
     osh_row_kind kind;              // kind of all rows; known after the first row
     struct osh_chat *chat;          // own: template of the kinds OSH_ROW_CHAT and OSH_ROW_COLUMNS
-    osh_ids special;                // own: ids before and after a text
-    int64_t n_before;               // number of ids before a text
+    osh_ids special; // own: ids of the special tokens before a text, then of those after a text
+    int64_t n_before;               // number of special tokens before a text
 } osh_row_reader;
 
 /* Initializes a reader. Fails if the name of the file has no known ending (shape.h). */

@@ -49,7 +49,8 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // the name of another file moves back and is freed below
+            /* A name without a known ending moves to the end, and is freed after the loop. */
+            names[i] = names[kept];
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {

@@ -25,10 +25,10 @@ struct osh_lines {
     osh_file *file;     // own
     int64_t at;         // number of bytes read from the current file
     int64_t n_total;    // number of bytes after decompression
-    ZSTD_DCtx *zstd;    // own; NULL: the file is not a .zst
-    z_stream *gz;       // own; NULL: the file is not a .gz
-    osh_shape *shape;   // own; NULL: the rows are lines
-    osh_parquet *parquet; // own; NULL: the file is not a .parquet
+    ZSTD_DCtx *zstd;    // own: decompressor; NULL: the file is not a .zst
+    z_stream *gz;       // own: decompressor; NULL: the file is not a .gz
+    osh_shape *shape;   // own: converter of .json and .csv; NULL: each row of the file is a line
+    osh_parquet *parquet; // own: reader of the rows; NULL: the file is not a .parquet
     size_t zstd_bytes;  // bytes of zstd's memory that are counted so far
     char **files;       // own [n_files]: paths, read in order; NULL: there is only `file`
     int64_t *first;     // own [n_files]: number of the first line of each opened file
@@ -41,7 +41,7 @@ struct osh_lines {
     /* The bytes of the current file that were processed (with the byte order mark), and their
      * number of newlines. */
     int64_t part_bytes, part_lines;
-    int64_t mark;       // bytes of the byte order mark
+    int64_t mark;       // size of the byte order mark in bytes; 0: the file has none
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
     const char *column; // view: wanted column of a .csv
     bool rows;          // true: opened by osh_lines_open_rows; false: by osh_lines_open
@@ -49,9 +49,10 @@ struct osh_lines {
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
     ZSTD_inBuffer in;   // view: the part of `packed` that is not yet decompressed
-    bool more_to_flush; // the last call of zstd filled the chunk, so zstd may have more output
-    bool in_frame;      // inside a zstd frame: an end of the file is an error
-    osh_buf text;       // output bytes; the bytes before `start` were used
+    /* true: the last call of zstd filled the chunk, so zstd may have more output. */
+    bool more_to_flush;
+    bool in_frame;      // true: a zstd frame has begun and not ended, so the file must not end here
+    osh_buf text;       // decompressed bytes; the bytes before `start` were used
     size_t start;
     size_t line_bytes;  // bytes of the current line that are before `start`
     size_t newline;     // position of the \n in `text`, if line_ends is true
@@ -66,7 +67,7 @@ static void gz_free(void *cx, void *p) { osh_free(cx, p); }
 
 static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
-    enum { GZIP = 16 + MAX_WBITS }; // 16: the data has a header and a trailer of gzip
+    enum { GZIP = 16 + MAX_WBITS }; // 16: zlib expects a header and a trailer of gzip
     osh_status rc = OSH_OK;
     OSH_NEW(cx, l->gz, 1);
     *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
@@ -156,7 +157,8 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     osh_free(cx, l);
 }
 
-/* Reads up to CHUNK bytes of the current file. Sets *n to their number, which is 0 at the end. */
+/* Reads up to CHUNK bytes of the current file. Sets *n to the number of bytes, which is 0 at the
+ * end of the file. */
 static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
 {
     int64_t left = osh_file_bytes(l->file) - l->at;
@@ -168,8 +170,8 @@ static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* Counts the memory that the decompressor has allocated since the last call. The size depends on
- * the file, which sets the size of zstd's window. */
+/* Counts the memory that the decompressor has allocated since the last call. The size of this
+ * memory depends on the file, which sets the size of zstd's window. */
 static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);
@@ -207,8 +209,8 @@ done:
     return rc;
 }
 
-/* Decompresses the next bytes of a .gz to l->chunk. Sets *n to their number, which is 0 at the end.
- * A .gz may have several members, one after the other. */
+/* Decompresses the next bytes of a .gz to l->chunk. Sets *n to the number of decompressed bytes,
+ * which is 0 at the end of the file. A .gz may have several members, one after the other. */
 static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -241,8 +243,8 @@ done:
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
-/* Opens the next file of a directory. If the file before it does not end with a newline, appends
- * one. */
+/* Opens the next file of a directory. If the previous file does not end with a newline, appends a
+ * newline. */
 static osh_status lines_next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -274,13 +276,13 @@ static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes,
                     (long long)l->part_bytes + (long long)at);
 }
 
-/* Fails if the next n bytes of the file are not UTF-8. n 0: the file has ended. */
+/* Fails if the next n bytes of the file are not UTF-8. If n is 0, the file has ended. */
 static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    // here < 0: the character begins before `bytes`
+    // here < 0: the wrong character begins before `bytes`
     int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
@@ -290,7 +292,8 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
                     (long long)(l->mark + l->utf8.start));
 }
 
-/* Appends n bytes, which come after the byte order mark, to l->text. n 0: the file has ended. */
+/* Appends n bytes, which come after the byte order mark, to l->text. If n is 0, the file has
+ * ended. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -306,7 +309,7 @@ done:
 }
 
 /* Removes the byte order mark of UTF-8 from the head of a file, and refuses other byte order marks.
- * The head is complete, or the file has ended. */
+ * The function is called when the head is complete or the file has ended. */
 static osh_status head_put(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -324,7 +327,7 @@ done:
     return rc;
 }
 
-/* Processes the next n bytes of the file after decompression. n 0: the file has ended. */
+/* Processes the next n bytes of the file after decompression. If n is 0, the file has ended. */
 static osh_status part_feed(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -336,7 +339,8 @@ done:
     return rc;
 }
 
-/* Appends the next rows of a .parquet. *n: number of appended bytes; 0 at the end. */
+/* Appends the next rows of a .parquet. Sets *n to the number of appended bytes, which is 0 at the
+ * end of the file. */
 static osh_status parquet_feed(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     size_t had = l->text.len;
@@ -352,7 +356,7 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
     osh_status rc = OSH_OK;
     size_t n = 0;
 
-    if (l->start) { // drops the used bytes
+    if (l->start) { // drops the bytes that the caller has used
         memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
         l->text.len -= l->start;
         l->start = 0;
@@ -418,8 +422,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // A \r at the end of the text is not returned yet: if a \n follows, the \r belongs to the line
-    // end; if not, the next call returns the \r.
+    /* A \r at the end of the text is not returned yet. If a \n follows, the \r belongs to the line
+     * end. If not, the next call returns the \r. */
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;

@@ -34,7 +34,8 @@ typedef struct osh_place { // the position of a line, for messages
     const char *what; // "line", or "row" if the rows of the file are not lines
     int64_t number;   // number of the line or row in the file, from 1
 } osh_place;
-osh_place osh_lines_place(const osh_lines *l); // returns the position of the current line
+/* Returns the position of the line that is being read. */
+osh_place osh_lines_place(const osh_lines *l);
 /* Returns the next bytes of the file instead of lines. *n is 0 at the end of the file. */
 osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t *n);
 #endif

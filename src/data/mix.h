@@ -16,7 +16,7 @@ typedef struct osh_data_set {
     char *path; // own
     char *name; // own: last part of the path, or the name of a data set of the Hub
     const char *split, *text_column, *text_template; // views; NULL: none
-    int64_t weight;                                  // the share is weight / osh_mix.total
+    int64_t weight; // the data set's share is weight / osh_mix.total
     int64_t n_samples, n_tokens; // samples that the data set gave; 0 before osh_mix_load
     int64_t n_skipped;           // turns in which the data set had no more samples
 } osh_data_set;
@@ -50,7 +50,8 @@ osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const
  * n_samples samples. If n_samples is 0, the data sets give all their samples, and the function
  * returns 0. */
 int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples);
-double osh_mix_share(const osh_mix *m, const osh_data_set *s); // returns the share, 0 to 1
+/* Returns the share of the data set, from 0 to 1. */
+double osh_mix_share(const osh_mix *m, const osh_data_set *s);
 /* Loads the samples. Fails if two data sets have the same rows, which is a mistake. The members
  * path, split, text_column and text_template of `opt` are ignored; the other members are for all
  * data sets. */

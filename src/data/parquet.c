@@ -27,11 +27,11 @@ struct osh_parquet {
     bool *wanted;           // own [schema.n_nodes]: for each child of the root, true if it is read
     bool all;               // true if all columns are wanted
     int group;              // number of row groups that were begun
-    int64_t n_left;         // rows left in the row group
-    int64_t n_rows;         // rows appended so far
+    int64_t n_left;         // rows of the current row group that were not yet read
+    int64_t n_rows;         // rows of all row groups that were appended so far
     osh_buf *to;            // view
     size_t row;             // position in `to` of the current row
-    bool left_out;          // true: the last value cannot be written as JSON
+    bool left_out;          // true: JSON cannot express the last value, so it is left out
 };
 
 /* ---- columns ---- */
@@ -216,7 +216,7 @@ static osh_status parquet_put_struct(osh_ctx *cx, osh_parquet *p, int i)
         else
             OSH_TRY(parquet_put_field(cx, p, k));
         if (p->left_out)
-            p->to->len = mark; // drops the key, too
+            p->to->len = mark; // removes the key of a value that JSON cannot express
         else
             first = false;
         p->left_out = false;
@@ -226,7 +226,8 @@ done:
     return rc;
 }
 
-/* Writes node i, which exists and is no list. */
+/* Writes the next value of node i. The caller has checked that the value exists. The node is no
+ * list. */
 static osh_status parquet_put_one(osh_ctx *cx, osh_parquet *p, int i)
 {
     osh_status rc = OSH_OK;

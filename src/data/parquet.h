@@ -12,9 +12,9 @@
 
 typedef struct osh_parquet osh_parquet;
 /* Opens the rows of `file`, which must live as long as *out. `column` is the column that the caller
- * reads. If it is NULL, the caller reads the columns from which a sample can be made; if it is
- * osh_all_columns, it reads all columns. Other columns are null in each row; they are there so that
- * messages can name them. */
+ * reads. If `column` is NULL, the caller reads the columns from which a sample can be made. If
+ * `column` is osh_all_columns, the caller reads all columns. Other columns are null in each row;
+ * they are there so that messages can name them. */
 osh_status osh_parquet_open(osh_ctx *cx, osh_parquet **out, osh_file *file, const char *column);
 void osh_parquet_close(osh_ctx *cx, osh_parquet *p);
 /* Appends the next rows to `to`, each as a line. Appends nothing after the last row. */

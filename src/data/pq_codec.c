@@ -70,7 +70,8 @@ static bool snappy_copy(snappy *s, uint8_t tag)
     if (!snappy_number(s, &offset, kind == 3 ? 4 : (size_t)kind)) return false;
     if (kind == 1) len = (size_t)(tag >> 2 & 7) + 4, offset |= (size_t)(tag >> 5) << 8;
     if (!offset || offset > s->at || len > s->n - s->at) return false;
-    for (; len; len--, s->at++) s->to[s->at] = s->to[s->at - offset]; // the ranges may overlap
+    /* Byte by byte, because the copied bytes may include bytes that this loop writes. */
+    for (; len; len--, s->at++) s->to[s->at] = s->to[s->at - offset];
     return true;
 }
 
@@ -110,7 +111,8 @@ static void zlib_free(void *cx, void *p)
 static osh_status gzip_unpack(osh_ctx *cx, uint8_t *to, size_t n, const osh_pq_packed *from,
                               const char *what)
 {
-    enum { ZLIB_OR_GZIP = 32 + MAX_WBITS }; // 32: zlib reads from the header which of the two it is
+    /* 32: zlib finds out from the header if the data is in the format of zlib or of gzip. */
+    enum { ZLIB_OR_GZIP = 32 + MAX_WBITS };
     osh_status rc = OSH_OK;
     z_stream z = {.zalloc = zlib_alloc,
                   .zfree = zlib_free,
@@ -145,7 +147,8 @@ osh_status osh_pq_decompress(osh_ctx *cx, void *to, size_t n, const osh_pq_packe
                              const char *what)
 {
     int64_t codec = from->codec;
-    if (!n && osh_pq_codec_is_known(codec)) return OSH_OK; // a page without values
+    /* A page without values has no data to decompress. */
+    if (!n && osh_pq_codec_is_known(codec)) return OSH_OK;
     switch (codec) {
     case OSH_PQ_SNAPPY:
         return snappy_unpack(cx, to, n, from, what);

@@ -3,7 +3,8 @@
 #define OSH_PQ_CODEC_H
 #include "base/base.h"
 
-enum { OSH_PQ_PLAIN_BYTES, OSH_PQ_SNAPPY, OSH_PQ_GZIP, OSH_PQ_ZSTD = 6 }; // numbers of the format
+/* Numbers of the codecs in Parquet files. */
+enum { OSH_PQ_PLAIN_BYTES, OSH_PQ_SNAPPY, OSH_PQ_GZIP, OSH_PQ_ZSTD = 6 };
 bool osh_pq_codec_is_known(int64_t codec);
 /* Returns a name for messages, also for codecs that are not supported. */
 const char *osh_pq_codec_name(int64_t codec);

@@ -18,9 +18,13 @@ enum { FIRST_HEAD = 16 << 10, MAX_HEAD = 16 << 20, MAX_PAGE = 256 << 20 };
 enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 
 typedef struct page_head {
-    int64_t kind, n_bytes, n_packed, crc; // n_bytes: size after decompression; n_packed: as stored
+    /* Sizes in bytes.
+     * n_bytes: size of the decompressed page.
+     * n_packed: size of the page in the file. */
+    int64_t kind, n_bytes, n_packed, crc;
     int64_t n_values, encoding, def_encoding, rep_encoding;
-    int64_t def_bytes, rep_bytes; // size of the levels in bytes; only for DATA_PAGE_V2
+    /* def_bytes, rep_bytes: sizes of the definition and repetition levels; only for DATA_PAGE_V2 */
+    int64_t def_bytes, rep_bytes;
     bool has_crc, has_data, is_packed;
 } page_head;
 
@@ -193,7 +197,8 @@ static bool levels_open(osh_pq_hybrid *h, osh_pq_bytes *b, int64_t n, int max)
     return true;
 }
 
-/* Opens the levels of version 1, which have their length in 4 bytes. */
+/* Opens the decoder of the levels of a version 1 page. The levels begin with their length in 4
+ * bytes. */
 static bool levels_open_1(osh_pq_hybrid *h, osh_pq_bytes *b, int max)
 {
     if (!max) return *h = (osh_pq_hybrid){0}, true;
@@ -203,7 +208,8 @@ static bool levels_open_1(osh_pq_hybrid *h, osh_pq_bytes *b, int max)
     return levels_open(h, b, n, max);
 }
 
-/* Reads the page into c->page. In version 2, the levels are not compressed. */
+/* Reads a data page into c->page, and opens the decoders of its levels and values. In version 2,
+ * the levels are not compressed. */
 static osh_status column_read_data(osh_ctx *cx, osh_pq_column *c, const page_head *h)
 {
     osh_status rc = OSH_OK;
@@ -243,7 +249,7 @@ done:
     return rc;
 }
 
-/* Reads the next data page, and the dictionary before it. */
+/* Reads the next data page that has values, and the dictionary page if it comes before. */
 static osh_status column_next_page(osh_ctx *cx, osh_pq_column *c)
 {
     osh_status rc = OSH_OK;

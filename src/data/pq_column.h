@@ -6,7 +6,8 @@
 #include "data/pq_values.h"
 
 typedef struct osh_pq_chunk {               // a column of a row group, as the footer describes it
-    int64_t codec, n_values, from, n_bytes; // from, n_bytes: position and size in the file
+    /* from: offset of the chunk in the file; n_bytes: its size. */
+    int64_t codec, n_values, from, n_bytes;
 } osh_pq_chunk;
 
 typedef struct osh_pq_column {
@@ -14,16 +15,20 @@ typedef struct osh_pq_column {
     char *what;     // own: file and column, for messages
     int type, max_rep, max_def;
     osh_pq_chunk chunk;
-    int64_t at, n_seen; // at: position in the file; n_seen: levels of the pages so far
-    uint8_t *head, *packed,
-        *page; // own: a header; a page as it is stored; its decompressed levels and values
+    /* at: offset of the next header in the file; n_seen: number of levels in the pages read so
+     * far. */
+    int64_t at, n_seen;
+    /* own. head: bytes of a header.
+     * packed: a page as the file has it.
+     * page: decompressed levels and values of the page. */
+    uint8_t *head, *packed, *page;
     size_t head_cap, packed_cap, page_cap;
     osh_pq_dictionary dictionary; // own
     osh_pq_hybrid reps, defs;
-    osh_pq_values values; // own: its member `last`
-    int64_t n_left;       // levels of the page that were not yet read
-    bool ready;           // rep and def are the levels of the next value
-    bool ended;           // the column has no more values; rep is 0
+    osh_pq_values values; // own: the member `last` of `values`
+    int64_t n_left;       // number of levels of the current page that were not yet read
+    bool ready;           // true: rep and def are the levels of the next value
+    bool ended;           // true: the column has no more values, and rep is 0
     int rep, def;
 } osh_pq_column;
 
@@ -34,6 +39,6 @@ void osh_pq_column_deinit(osh_ctx *cx, osh_pq_column *c);
 /* Reads the levels of the next value into c->rep and c->def, or sets c->ended. Does nothing if
  * c->ready is true. */
 osh_status osh_pq_column_peek(osh_ctx *cx, osh_pq_column *c);
-/* Moves to the next value, and decodes the current one if it is not null. */
+/* Decodes the current value if it is not null, and moves to the next value. */
 osh_status osh_pq_column_take(osh_ctx *cx, osh_pq_column *c, osh_pq_value *out);
 #endif

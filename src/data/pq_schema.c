@@ -33,10 +33,10 @@ enum {
     LOGICAL_JSON
 };
 
-typedef struct element { // an element of the schema's list
+typedef struct element { // an element of the footer's list of columns and groups
     int64_t type, repetition, n_children, converted, logical;
     bool is_signed;
-    const char *name; // view of the footer
+    const char *name; // view: name in the footer, without a NUL
     size_t n_name;
 } element;
 
@@ -188,7 +188,7 @@ typedef struct group { // state while a row group is read
     const osh_pq_schema *s;
     osh_pq_chunk *chunks;
     int64_t n_rows;
-    int n;                          // number of chunks so far
+    int n;                          // number of column chunks read so far
     /* Type of the current chunk, and offsets of its data pages and of its dictionary page. */
     int64_t type, data, dictionary;
     bool has_meta, elsewhere, encrypted;

@@ -5,7 +5,7 @@
 #include "data/pq_column.h"
 
 typedef enum { OSH_PQ_REQUIRED, OSH_PQ_OPTIONAL, OSH_PQ_REPEATED } osh_pq_repetition;
-typedef enum { // how the values of a leaf are written
+typedef enum { // form in which the values of a leaf become JSON
     OSH_PQ_AS_TEXT,
     OSH_PQ_AS_BYTES,
     OSH_PQ_AS_INT,
@@ -17,13 +17,14 @@ typedef enum { // how the values of a leaf are written
 
 typedef struct osh_pq_node { // a column, or a part of a column
     char *name;              // own
-    int type;                // physical type of a leaf; -1: a group
+    int type;                // physical type of a leaf (a column); -1: the node is a group
     osh_pq_repetition repetition;
     osh_pq_form form;
-    int n_children, next; // next: index of the first node that is not below this one
+    int n_children, next; // next: index of the first node after this node and all nodes below it
     int first_leaf, n_leaves;
-    int max_rep, max_def; // largest levels of this node's values
-    bool list, map;       // the group is annotated as a list or map
+    int max_rep, max_def; // largest repetition and definition level of the node's values
+    /* list: true if the group is annotated as a list; map: true if it is annotated as a map. */
+    bool list, map;
     /* True if all leaves below the node have a known type, and no node is annotated as a map. */
     bool known;
 } osh_pq_node;

@@ -36,7 +36,8 @@ static uint64_t bytes_number(const uint8_t *s, size_t n) // little-endian
     return v;
 }
 
-/* Reads `width` bits (0 to 64) at the position `bit`. The caller has checked that they exist. */
+/* Reads `width` bits (0 to 64) at the position `bit`. The caller has checked that the input has
+ * these bits. */
 static uint64_t bits_read(const uint8_t *s, uint64_t bit, int width)
 {
     uint64_t v = 0;
@@ -64,9 +65,11 @@ static bool hybrid_run(osh_pq_hybrid *h)
         return true;
     }
     if (h->left > UINT32_MAX) return false;
-    uint64_t n = h->left * width; // bytes of groups of 8 values
+    /* A run of packed values has groups of 8 values, so each group takes `width` bytes. */
+    uint64_t n = h->left * width;
     h->left *= 8;
-    if (n > room) h->left = room * 8 / width, n = room; // some writers cut the last group
+    /* Some writers cut off the unused end of the last group. */
+    if (n > room) h->left = room * 8 / width, n = room;
     h->bits = h->b.at, h->bit = 0, h->b.at += n;
     return true;
 }
@@ -110,7 +113,8 @@ static bool delta_mini(osh_pq_delta *d)
     if (d->width > 64) return false;
     size_t n = (size_t)d->per * (size_t)d->width / 8, room = bytes_left(&d->b);
     d->bits = d->b.at, d->bit = 0, d->in = d->per;
-    if (n > room) d->in = room * 8 / (size_t)d->width, n = room; // the last miniblock may be cut
+    /* Some writers cut off the unused end of the last miniblock. */
+    if (n > room) d->in = room * 8 / (size_t)d->width, n = room;
     d->b.at += n;
     return d->in > 0;
 }
@@ -188,7 +192,7 @@ bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding
                          .size = osh_pq_type_bytes(type),
                          .dictionary = dictionary};
     osh_buf_clear(&v->last);
-    /* A page without bytes: all values are null. */
+    /* If the page has no bytes, all values are null. */
     if (b.at == b.end && osh_pq_encoding_is_known(type, encoding)) return true;
     switch (encoding) {
     case OSH_PQ_PLAIN_DICTIONARY:
@@ -213,7 +217,7 @@ bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding
     }
 }
 
-/* Converts the bytes of an integer or a float. */
+/* Converts the stored bytes of an integer or a float to *out. */
 static void value_of_bytes(osh_pq_value *out, const uint8_t *s, int type)
 {
     uint64_t bits = bytes_number(s, osh_pq_type_bytes(type));

@@ -5,7 +5,7 @@
 #define OSH_PQ_VALUES_H
 #include "base/buf.h"
 
-enum { // encodings, by the numbers of the format
+enum { // numbers of the encodings in Parquet files
     OSH_PQ_PLAIN = 0,
     OSH_PQ_PLAIN_DICTIONARY = 2,
     OSH_PQ_RLE = 3,
@@ -30,29 +30,32 @@ typedef struct osh_pq_bytes {
     const uint8_t *at, *end;
 } osh_pq_bytes; // views
 
-/* Runs of equal values and of packed values:
+/* A decoder of levels, booleans and indices into a dictionary. These values are stored in runs of
+ * equal values and runs of packed values:
  *
  *   run     varint: n << 1,             then the value in ceil(width / 8) bytes
  *   packed  varint: n / 8 << 1 | 1,     then n values of `width` bits, the lowest bits first */
 typedef struct osh_pq_hybrid {
     osh_pq_bytes b;
-    int width;     // bits of a value, 0 to 32
-    uint64_t left; // values left in the run
+    int width;     // number of bits of a packed value, 0 to 32
+    uint64_t left; // values of the current run that were not yet read
     bool packed;
-    uint32_t value; // value of a run of equal values
+    uint32_t value; // the value that a run of equal values repeats
     uint64_t bit;   // position of the next packed value in `bits`, in bits
     const uint8_t *bits;
 } osh_pq_hybrid;
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
-/* Differences of successive integers, in blocks. A block has its smallest difference, and
- * miniblocks with the other differences minus the smallest one. Each miniblock has its own width in
- * bits. */
+/* A decoder of integers that are stored as differences of successive integers, in blocks. A block
+ * has its smallest difference, and miniblocks with the other differences minus the smallest one.
+ * Each miniblock has its own width in bits. */
 typedef struct osh_pq_delta {
     osh_pq_bytes b;
-    uint64_t n, i;        // number of values; index of the next value
-    uint64_t n_mini, per; // miniblocks in a block; values in a miniblock
-    uint64_t mini, in;    // index of the next miniblock; values left in the current one
+    uint64_t n, i;        // n: number of values; i: index of the next value
+    /* n_mini: number of miniblocks in a block; per: number of values in a miniblock. */
+    uint64_t n_mini, per;
+    /* mini: index of the next miniblock; in: values of the current miniblock not yet read. */
+    uint64_t mini, in;
     const uint8_t *widths, *bits;
     uint64_t bit;
     int width;
@@ -60,7 +63,7 @@ typedef struct osh_pq_delta {
 } osh_pq_delta;
 bool osh_pq_delta_open(osh_pq_delta *d, osh_pq_bytes b);
 bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v);
-/* Sets *end to the first byte after all values. Does not move the decoder. */
+/* Sets *end to the first byte after all values that `d` decodes. Does not change `d`. */
 bool osh_pq_delta_end(const osh_pq_delta *d, const uint8_t **end);
 
 typedef struct osh_pq_dictionary { // the values of a dictionary page
@@ -75,7 +78,7 @@ typedef struct osh_pq_value {
     union {
         int64_t i;
         double d;
-    } u; // i: BOOLEAN, INT32, INT64; d: FLOAT, DOUBLE
+    } u; // i: value of a BOOLEAN, INT32 or INT64; d: value of a FLOAT or DOUBLE
 } osh_pq_value;
 
 typedef struct osh_pq_values { // decoder of the values of a page
@@ -84,8 +87,8 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
     osh_buf last;                   // own: the last value of DELTA_BYTE_ARRAY
-    /* size: bytes of a value. n_split, i: for BYTE_STREAM_SPLIT, number of values and index of the
-     * next */
+    /* size: number of bytes of a value. n_split, i: number of values, and index of the next value,
+     * for the encoding BYTE_STREAM_SPLIT. */
     size_t size, n_split, i;
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
@@ -94,9 +97,9 @@ typedef struct osh_pq_values { // decoder of the values of a page
  * the type is unknown. */
 size_t osh_pq_type_bytes(int type);
 bool osh_pq_encoding_is_known(int type, int encoding);
-/* Begins with the values of a page. Resets all members of *v except `last`. */
+/* Begins to decode the values of a page. Resets all members of *v except `last`. */
 bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding,
                         const osh_pq_dictionary *dictionary);
-/* Decodes the next value. *rc is not OSH_OK if memory is missing. */
+/* Decodes the next value. *rc is not OSH_OK if there is no memory. */
 bool osh_pq_values_next(osh_ctx *cx, osh_pq_values *v, osh_pq_value *out, osh_status *rc);
 #endif

@@ -18,8 +18,8 @@ struct osh_shape {
     int64_t row;        // number of the current row, from 1, for messages
     /* The next members are for a .json. */
     int64_t depth;      // number of open brackets and braces
-    bool list, over;    // list: the file is a list; over: the list has ended
-    bool item;          // a row has begun since the last comma of the list
+    bool list, over;    // list: true if the file is a list; over: true if the list has ended
+    bool item;          // true if a row has begun since the last comma of the list
     bool in_string, escaped;
     /* The next members are for a .csv. */
     const char *column; // view: name of the wanted column
@@ -33,10 +33,10 @@ struct osh_shape {
      * which: index of the wanted column; -1: not found yet.
      * at: index of the current field. */
     int64_t n_columns, which, at;
-    /* closing: the last byte was a quote in a quoted field.
-     * cr: the last byte was a \r. */
+    /* closing: true if the last byte was a quote in a quoted field.
+     * cr: true if the last byte was a \r. */
     bool in_header, quoted, closing, cr;
-    bool any;           // the current field has bytes
+    bool any;           // true if the current field has bytes
 };
 
 const char *osh_data_kind(const char *path)
@@ -99,7 +99,7 @@ static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     }
     if (c == ' ' || c == '\t' || c == '\r') return buf_put_byte(cx, to, ' ');
     if (c == '\n') {
-        bool ends = !s->depth && s->item; // an object may span several lines
+        bool ends = !s->depth && s->item; // a line end inside an object does not end the row
         if (ends) s->row++, s->item = false;
         return buf_put_byte(cx, to, ends ? '\n' : ' ');
     }
@@ -142,7 +142,7 @@ static osh_status csv_put(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     return buf_put_byte(cx, &s->name, c);
 }
 
-/* Writes the text that precedes the first byte of a field. */
+/* Writes the JSON text that precedes the first byte of a .csv field: comma, key and quote. */
 static osh_status csv_begin(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -159,7 +159,7 @@ done:
     return rc;
 }
 
-/* Ends a field: writes the text that follows its last byte. */
+/* Ends a field of a .csv: writes the JSON text that follows the last byte of the field. */
 static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -200,11 +200,12 @@ static osh_status csv_no_column(osh_ctx *cx, const osh_shape *s)
                     s->column, names, osh_near_hint(&near, ""));
 }
 
-/* Ends a record: ends its last field and writes the end of the JSON object. */
+/* Ends a record of a .csv: ends the last field of the record and writes the end of the JSON
+ * object. */
 static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
-    if (!s->any && !s->at) goto done; // an empty line is no record
+    if (!s->any && !s->at) goto done; // an empty line is not a record
     OSH_TRY(csv_field(cx, s, to));
     if (s->in_header) {
         if (s->which < 0 && !s->all) OSH_TRY(csv_no_column(cx, s));

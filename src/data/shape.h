@@ -15,7 +15,8 @@ extern const char osh_all_columns[]; // value of `column` that selects all colum
  * long as *out. */
 osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const char *column);
 void osh_shape_free(osh_ctx *cx, osh_shape *s);
-/* Converts the next n bytes of the file and appends the result to `to`. n 0: the file has ended. */
+/* Converts the next n bytes of the file and appends the result to `to`. If n is 0, the file has
+ * ended. */
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
 /* Returns the kind of a data file by its name: "parquet", "jsonl", "json", "csv" or "txt". Ignores

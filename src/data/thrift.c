@@ -128,7 +128,8 @@ osh_status osh_thrift_list(osh_thrift *t, int type, osh_thrift_field_fn item, vo
     OSH_TRY(thrift_byte(t, &b));
     n = b >> 4;
     if (n == 15) OSH_TRY(thrift_varint(t, &n));
-    if (n > t->n - t->at) OSH_TRY(thrift_short(t)); // each item has at least one byte
+    /* Each item has at least one byte, so a larger n is wrong. */
+    if (n > t->n - t->at) OSH_TRY(thrift_short(t));
     if (n_out) *n_out = (int64_t)n;
     for (uint64_t i = 0; i < n; i++) OSH_TRY(item(t, user, (int)i, b & 15));
     t->depth--;

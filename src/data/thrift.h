@@ -26,7 +26,7 @@ typedef struct osh_thrift {
     const uint8_t *s; // view
     size_t n, at;
     int depth;     // number of structs and lists that enclose the position
-    bool short_of; // the bytes ended inside a value
+    bool short_of; // true: the bytes ended inside a value
 } osh_thrift;
 
 osh_thrift osh_thrift_of(osh_ctx *cx, const void *s, size_t n, const char *what);
@@ -39,8 +39,8 @@ osh_status osh_thrift_skip(osh_thrift *t, int type);
 /* Calls `field` for each field of a struct. `field` must read or skip the value. */
 typedef osh_status (*osh_thrift_field_fn)(osh_thrift *t, void *user, int id, int type);
 osh_status osh_thrift_struct(osh_thrift *t, int type, osh_thrift_field_fn field, void *user);
-/* Calls `item` for each item of a list, with its index and type. *n: number of items; may be
- * NULL. */
+/* Calls `item` for each item of a list, with its index and type. Sets *n to the number of items; n
+ * may be NULL. */
 osh_status osh_thrift_list(osh_thrift *t, int type, osh_thrift_field_fn item, void *user,
                            int64_t *n);
 #endif

@@ -87,8 +87,8 @@ static size_t character_bytes(const char *s)
     return n;
 }
 
-/* Finds the next line of a text: at most `width` characters, cut at a space if it has one. Sets *n
- * to its bytes and *shown to its characters. Returns the start of the line after it. */
+/* Finds the next line of a text: at most `width` characters, cut at a space if the line has one.
+ * Sets *n to its bytes and *shown to its characters. Returns the start of the line after it. */
 static const char *column_line(const char *s, int width, size_t *n, int *shown)
 {
     size_t at = 0, space = 0;

@@ -16,8 +16,8 @@ struct osh_decode {
     /* State of each op, such as keys and values (also own); NULL: each osh_decode_run runs all
      * earlier tokens again. */
     osh_op_past *pasts; // own [nodes]
-    /* For longrope: if the sample gets more than long_from tokens, all its tokens run again. 0:
-     * they never do. */
+    /* For longrope: if the sample gets more than long_from tokens, all its tokens run again. 0: the
+     * tokens never run again. */
     int64_t long_from;
     /* True for each subgraph whose weights stay in memory; the last element is for the head. */
     bool *stays;        // own [subgraphs + 1]
@@ -30,7 +30,7 @@ struct osh_decode {
 
 /* ---- states of ops ---- */
 
-typedef struct survey { // results of states_visit over the nodes that run
+typedef struct survey { // state and result of states_visit, which looks at the nodes that run
     int64_t room;
     int without; // index of the first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;

@@ -12,7 +12,8 @@ typedef struct osh_decode_want {
     int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
     bool round;             // true if activations are rounded by the scheme of the checkpoint
-    /* If not NULL: set to the smallest possible budget in bytes, and nothing is opened. */
+    /* If `least` is not NULL, osh_decode_open sets *least to the smallest possible budget in bytes,
+     * and opens nothing. */
     int64_t *least;
     /* True if each osh_decode_run runs all tokens from the first on, and no op keeps a state. */
     bool again;

@@ -11,10 +11,10 @@
 #include "base/available.h"
 #include "math/isa.h"
 
-enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists
+enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists, which are not counted one by one
 
 typedef struct need { // bytes that a subgraph, or the head, needs
-    int64_t weights, work; // bytes of weights; bytes of values and scratch
+    int64_t weights, work; // weights: bytes of weights; work: bytes of values and scratch
 } need;
 
 typedef struct sums {
@@ -24,7 +24,7 @@ typedef struct sums {
     need *of;        // own [subgraphs + 1]
     bool *before;    // own [graph values]: true for inputs of the current subgraph
     int64_t reading; // bytes of scratch for reading a weight
-    int64_t base;    // bytes outside of the subgraphs
+    int64_t base;    // bytes that do not belong to a subgraph or to the head
 } sums;
 
 static double least_mib(int64_t peak)
@@ -46,7 +46,7 @@ static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const o
     for (int v = 0; v < g->n_values; v++)
         if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
-    if (osh_forward_may_round(f)) // adds the bytes of the copy of a rounded input
+    if (osh_forward_may_round(f)) // a rounded input is a copy, so its bytes are added
         passing += osh_tensor_gross((size_t)n * osh_exec_input_bytes(&span));
     if ((int64_t)passing > *work) *work = (int64_t)passing;
     if (before + t->reading > *work) *work = before + t->reading;

@@ -83,7 +83,8 @@ done:
     return rc;
 }
 
-/* Adds the scores of a batch. out: as in score_batch. */
+/* Adds the scores of a batch. out [4][tokens]: NLL, KL divergence, top-1 agreement, and NLL of the
+ * reference model. */
 static void scores_add(scores *sc, const osh_tensor *targets, osh_tensor *const out[4])
 {
     for (int64_t i = 0; i < targets->shape[0]; i++) {
@@ -103,7 +104,7 @@ static void scores_add(scores *sc, const osh_tensor *targets, osh_tensor *const 
 static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t b)
 {
     osh_status rc = OSH_OK;
-    // own; out: NLL, KL divergence, top-1 agreement, NLL of the reference model
+    // own; `out` has the NLL, the KL divergence, the top-1 agreement and the NLL of the reference
     osh_tensor *targets = NULL, *out[4] = {NULL};
     osh_ranks *ranks = m->f->ranks;
     int64_t first, n;
@@ -214,7 +215,8 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
     OSH_TRY(osh_mem_refused(cx, eval_load_data(cx, &m->d, o, m->f), o->host_memory));
     *load = osh_mem_held(cx);
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_eval_memory sets again
+    /* Removes the memory limit, which osh_eval_memory sets again. */
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
     if (o->reference) {
         OSH_TRY(osh_saved_is(cx, &saved, o->reference));
         if (saved && o->adapter)
@@ -242,7 +244,8 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // 1 step for the scores
+    /* 1: the scores are a step of the progress. */
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1;
 done:
     return rc;
 }
@@ -349,7 +352,7 @@ static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
         if (least > most) most = least, of = models[i];
     }
     if (o->host_memory <= 0 || most <= o->host_memory) goto done;
-    // the scores may need more memory than the answers
+    // the scores may need more memory than the answers, so the message names the larger budget
     OSH_TRY(osh_eval_predict(cx, &scored, o));
     if (scored > most) most = scored;
     OSH_FAIL(cx, OSH_E_USAGE,
@@ -393,23 +396,24 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_eval_divide(cx, o, &here));
-    if (!here) goto done; // rank 0 evaluates alone
+    if (!here) goto done; // rank 0 evaluates alone, so this rank has nothing to do
     osh_question q = eval_question(o);
     bool others = osh_ranks_me(o->ranks) > 0;
     if (o->save_logits && !others)
-        OSH_TRY(osh_saved_make_dir(cx, o->save_logits)); // fails before the work
+        /* A wrong directory must fail before the long work. */
+        OSH_TRY(osh_saved_make_dir(cx, o->save_logits));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
     if (o->sample && !others) OSH_TRY(answers_check(cx, o));
     OSH_TRY(eval_run(cx, &sc, &m, o));
-    if (others) goto done; // rank 0 has the scores
+    if (others) goto done; // rank 0 has the scores and prints them
     if (!sc.n)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
                  o->dataset);
     if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
     scores_end(&sc, &m);
     if (o->panel) OSH_TRY(scores_write_panel(cx, &sc, &m, o));
-    models_close(cx, &m); // the answers need their own memory
+    models_close(cx, &m); // frees the memory of the evaluation before the answers need memory
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     for (int i = 0; o->sample && i < (o->reference ? 2 : 1); i++) {
         q.adapter = i ? NULL : o->adapter;

@@ -12,7 +12,7 @@
 #include "budget/cost.h"
 #include "plan/plan.h"
 
-typedef struct side { // side: one of the two models that are evaluated
+typedef struct side { // one of the two models that are evaluated
     const osh_forward *f; // view
     /* Bytes of GPU memory for the widest input of a Linear in a batch; 0: inputs are not
      * rounded. */
@@ -66,7 +66,7 @@ static osh_exec_span side_span(const side *s, const osh_forward_part *p)
     return span;
 }
 
-typedef struct counting { // counts the memory of a model
+typedef struct counting { // state while the GPU memory for a model is counted
     osh_eval_gpu *c;
     side *s;
     osh_device_peaks *peaks; // own
@@ -239,7 +239,8 @@ static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_gpu *c)
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
     if (c->direct) OSH_TRY(c->kind->type->files->stage_open(cx, c->device, c->o->use_gds));
-    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // view of the arena
+    /* view: block of the arena for the weights. */
+    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG);
     c->input = osh_device_alloc(cx, c->device, (size_t)rounded_input_bytes(c), OSH_LIFE_LONG);
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
     osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
@@ -394,11 +395,12 @@ done:
     return rc;
 }
 
-typedef struct visit { // runs a model subgraph by subgraph
+typedef struct visit { // state while a model runs subgraph by subgraph
     osh_eval_gpu *c;          // view
     side *s;                  // view
     osh_progress *pr;         // view
-    /* The data of its weights are views of the arena (the block of GPU memory). */
+    /* View of the subgraph that runs. The weights of the subgraph are views of the arena (the block
+     * of GPU memory). */
     osh_forward_part *part; // view
 } visit;
 

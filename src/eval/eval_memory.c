@@ -38,7 +38,8 @@ typedef struct job {
     int64_t base, uncounted;
 } job;
 
-/* Returns the tokens of the longest batch of `size` samples, of the first n samples. */
+/* Returns the number of tokens of the longest batch. The batches have `size` samples each, and
+ * contain the first n samples. */
 static int64_t batch_tokens(const osh_dataset *d, int64_t n, int64_t size)
 {
     int64_t most = 0;

@@ -7,7 +7,7 @@ typedef struct osh_eval_models { // models and data of an evaluation
     osh_forward *f, *ref; // own; f: the model; ref: the reference model, NULL: none
     osh_eval_gpu *gpu;    // own: GPU that runs passes and scores; NULL: the host runs them
     osh_dataset d;        // own
-    int64_t size;         // samples of a batch on the host
+    int64_t size;         // number of samples in a batch that runs on the host
 } osh_eval_models;
 
 /* Limits the context to --host-memory if it is given. Fails with OSH_E_USAGE if the budget is too

@@ -9,7 +9,7 @@
 #include "gpu/gpu.h"
 #include "ops/device_ops.h"
 
-typedef struct placed { // a weight and its address in the block
+typedef struct placed { // a weight of a step, and its address in GPU memory
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view of the block of all weights on the GPU
@@ -26,18 +26,19 @@ typedef struct step {
 struct osh_eval_weights {
     placed *placed; // own
     step *steps;    // own
-    int n_placed, n_steps, at; // at: index of the next step
+    int n_placed, n_steps, at; // at: index of the step that osh_eval_weights_next begins next
     /* largest: bytes of the largest step.
      * pair: largest sum of bytes of two successive steps. */
     int64_t largest, pair;
     osh_device *device; // view
     char *block;        // view
-    bool ahead, direct; // ahead: true if a thread prefetches the next step; direct: true if cuFile
-                        // reads files to the GPU
+    /* ahead: true if a thread prefetches the next step. direct: true if cuFile reads files to the
+     * GPU. */
+    bool ahead, direct;
     const osh_container *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_device_file *gpu_file; // own: `file`, opened for cuFile
-    osh_read_ahead *reader; // own; NULL: no step was read
+    osh_read_ahead *reader; // own: reader of the steps; NULL: no step was read yet
 };
 
 static const osh_entry *placed_entry(const placed *p)

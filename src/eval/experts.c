@@ -180,7 +180,8 @@ static osh_status reaping_run_part(osh_ctx *cx, reaping *r, const osh_forward_pa
     const osh_groups *groups = &r->p->in.groups;
     double work = r->sweep.work[p->index];
     osh_exec_span span = osh_forward_span(p);
-    span.keep = keep, span.routed = NULL; // hooks read the values of all tokens
+    /* The hooks need the values of all tokens, so experts run on all tokens. */
+    span.keep = keep, span.routed = NULL;
     for (int64_t k = 0; k < osh_exchange_rounds(groups, r->ranks); k++) {
         for (int64_t b = 0; b < r->f->n_batches; b++) {
             osh_batch *at = r->f->batches[b];

@@ -278,7 +278,8 @@ osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward
 
 typedef struct forward_what { // views
     const char *model, *adapter, *models_dir;
-    const char *text; // [n], template of the graph; NULL: the template of the architecture
+    /* n bytes of a template for the graph; NULL: the template of the architecture is used. */
+    const char *text;
     size_t n;
 } forward_what;
 
@@ -314,7 +315,7 @@ osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model
 
 /* ---- running ---- */
 
-typedef struct priced { // adds up the work of a pass
+typedef struct priced { // state while the work of a pass is added up
     const osh_dataset *d; // view
     double sum;
 } priced;
@@ -397,7 +398,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     int64_t size = batch_size > 0 ? batch_size : 1, n = osh_forward_n_batches(f, d->n, size);
     if (f->begun <= 0) f->begun = osh_now();
     OSH_NEW(cx, f->batches, n);
-    if (!n) goto done; // there are more ranks than batches
+    if (!n) goto done; // there are more ranks than batches, so this rank has no batch
     for (int64_t b = 0; b < n; b++) {
         int64_t first = osh_deal_item(f->ranks, b) * size,
                 count = d->n - first < size ? d->n - first : size;

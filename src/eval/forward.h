@@ -14,12 +14,13 @@
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
-    osh_online online;   // own: rotations of transform_config that act while the model runs
-    osh_partition *parts; // own: live_out also has the values of osh_forward_keep
+    osh_online online;   // own: rotations of transform_config that are applied while the model runs
+    /* own: subgraphs; their lists live_out also have the values of osh_forward_keep. */
+    osh_partition *parts;
     osh_plain *plain;    // own: schedule of the passes through `parts`
     osh_steps *steps;    // own: steps of the subgraph that a walk has reached
-    bool *keep;          // own [graph values]: member `keep` of that subgraph's osh_forward_part
-    bool *want;          // own [graph weights]: true for the result of osh_forward_weights
+    bool *keep; // own [graph values]: member `keep` of the osh_forward_part that a walk has reached
+    bool *want;          // own [graph weights]: true for weights that osh_forward_weights returns
     /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
     /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
@@ -35,7 +36,8 @@ typedef struct osh_forward {
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
-    osh_tensor **cache_zero; // own [graph values]: zero points of `cache`; NULL: none
+    /* own [graph values]: zero points that belong to the scales in `cache`; NULL: none. */
+    osh_tensor **cache_zero;
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
@@ -89,10 +91,10 @@ typedef struct osh_forward_part {
     const osh_forward *f; // view
     int index;
     const osh_subgraph *s;
-    const bool *run;  // [s->n_nodes] true for nodes that run
+    const bool *run;  // [s->n_nodes]: true for nodes that run
     /* True for nodes that run only on the rows of their expert (graph/routed.h); NULL: none. */
     const bool *routed; // [s->n_nodes]
-    bool *keep;         // [graph values] true for values that are needed after the subgraph
+    bool *keep;         // [graph values]: true for values that are needed after the subgraph
     osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */

@@ -4,8 +4,8 @@
 #include "eval/forward.h"
 #include "tensor/scalar.h"
 
-/* Returns the tokens of batch b of this process. The pass has the first n samples of d, in batches
- * of `size`. */
+/* Returns the number of tokens of batch b of this process. The pass has the first n samples of d,
+ * in batches of `size`. */
 static int64_t batch_tokens_at(const osh_forward *f, const osh_dataset *d, int64_t n, int64_t size,
                                int64_t b)
 {
@@ -77,7 +77,8 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
                              const osh_dataset *d, int64_t n, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
-    osh_plain *p = f->plain; // owns the batches during this call
+    /* plain_set_batches gives *p batches, which this function frees at its end. */
+    osh_plain *p = f->plain;
     const osh_manifest none = {0};
     osh_budget b = {&p->in, &p->match, &p->rewrites, &none, &p->schedule,
                     {.reading = (int64_t)osh_source_scratch(f->source)}};

@@ -200,8 +200,8 @@ static bool eos_has(const generation *g, int32_t id)
 
 /* ---- text of tokens ---- */
 
-/* Appends the text of token `id` to the output and passes it to the sink; id < 0: the remaining
- * bytes of an incomplete character. */
+/* Appends the text of token `id` to the output and passes it to the sink. If id < 0, does this with
+ * the remaining bytes of an incomplete character. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -354,8 +354,8 @@ static void generation_close(osh_ctx *cx, generation *g)
     osh_free(cx, g->logits);
 }
 
-/* Reads model and prompt, and decides what stays in memory. Sets *most to the number of new tokens.
- * If `least` is not NULL, only computes the smallest budget. */
+/* Reads model and prompt, and decides which weights stay in memory. Sets *most to the number of new
+ * tokens. If `least` is not NULL, only computes the smallest budget. */
 static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, int64_t *least,
                                    const osh_generate_prompt *prompt)
 {
@@ -365,7 +365,8 @@ static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, in
     OSH_TRY(options_check(cx, o));
     OSH_TRY(osh_mem_refused(cx, generation_open(cx, g, prompt, &load), o->host_memory));
     OSH_TRY(generation_limit(cx, g, most));
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_decode_open sets again
+    /* Removes the memory limit, which osh_decode_open sets again. */
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_NEW(cx, g->logits, osh_decode_width(g->f));
     OSH_NEW(cx, g->order, osh_decode_width(g->f));
     osh_decode_want want = {.n_prompt = g->prompt.n,

@@ -21,8 +21,9 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    /* in [values]: true for the inputs of the current subgraph for which gradients are computed.
-     * none [weights]: all false.
+    /* Arrays of flags.
+     * in [values]: true for the inputs of the current subgraph for which gradients are computed.
+     * none [weights]: false for each weight.
      * seen [values]: true for the values at which gradients are measured. */
     bool *in, *none, *seen; // own
     osh_sweep sweep;        // own: progress
@@ -142,8 +143,8 @@ done:
     return rc;
 }
 
-/* Adds the squares of the elements of dv to the statistic *to, which is created at the first
- * sample. */
+/* Adds the squares of the elements of dv (gradients of the loss) to the statistic *to. Makes the
+ * statistic at the first sample. */
 static osh_status squares_add(osh_ctx *cx, osh_stat **to, const osh_gradients *s,
                               const osh_tensor *dv)
 {
@@ -160,8 +161,9 @@ done:
     return rc;
 }
 
-/* A hook that adds the squares of the elements of dv to two statistics: that of the Linear that
- * computes the value, and that of the Linear that reads the value. */
+/* A hook that gets the gradients dv of the loss at a value. It adds the squares of dv to two
+ * statistics: that of the Linear that computes the value, and that of the Linear that reads the
+ * value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;

@@ -24,7 +24,8 @@
 #include "modifiers/prune.h"
 #include "plan/exchange.h"
 
-typedef struct norms { // norms of the channels of a value that Linears of a layer read
+/* Norms of the channels of one value; the value is an input of Linears of a layer. */
+typedef struct norms {
     osh_stat *sum; // own [width]: a_j, summed over samples
     double *now;   // own [width]: sums of squares over the tokens of the current sample
 } norms;
@@ -107,7 +108,8 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group itself
+    /* a single group is not divided: each rank measures it. */
+    if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
@@ -221,8 +223,8 @@ static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_p
         if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ranks_hear(cx, m->ranks));
-        // adds values that earlier subgraphs have computed, because the hook does not get these
-        // values
+        /* Adds the norms of values that earlier subgraphs have computed, because the hook does not
+         * get these values. */
         for (int v = 0; v < g->n_values; v++)
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));

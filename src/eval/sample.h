@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 typedef struct osh_sampler {
-    double temperature; // 0: always chooses the most likely token
+    /* 0: always chooses the most likely token. Else logits are divided by this number. */
+    double temperature;
     int64_t top_k;      // number of most likely tokens that may be drawn; 0: all
     double top_p;       // smallest probability mass that the drawn tokens must cover; 1: all tokens
     uint64_t seed;

@@ -111,7 +111,7 @@ done:
 static bool saved_is_file(const char *name)
 {
     return !strncmp(name, config_name, sizeof config_name - 1) ||
-           /* Temporary names begin with these names, too. */
+           /* Names of temporary files begin with config.json or model.safetensors, too. */
            !strncmp(name, tensors_name, sizeof tensors_name - 1);
 }
 
@@ -175,7 +175,8 @@ static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
     osh_status rc = OSH_OK;
     const osh_eval_models *m = s->m;
     const osh_graph *g = m->f->graph;
-    osh_tensor *row = NULL; // own: host copy of the rows of a batch on a GPU or of another rank
+    /* own: host copy of the rows of one batch, if a GPU or another rank has them. */
+    osh_tensor *row = NULL;
     int64_t each = (int64_t)osh_value_bytes(g, g->hidden);
     for (int64_t b = 0; b < osh_eval_batches(m); b++) {
         int64_t first, count;
@@ -314,7 +315,8 @@ int64_t osh_saved_bytes(const osh_eval_models *m)
 {
     const osh_graph *g = m->f->graph;
     int64_t most = 0;
-    bool copies = m->gpu || m->f->ranks; // a batch on a GPU or of another rank is copied
+    /* The rows of a batch on a GPU or of another rank are copied first. */
+    bool copies = m->gpu || m->f->ranks;
     for (int64_t b = 0; copies && b < osh_eval_batches(m); b++) {
         int64_t first, count;
         osh_eval_batch(m, b, &first, &count);

@@ -23,6 +23,7 @@ osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, 
 osh_status osh_eval_sent(osh_ctx *cx, osh_ranks *ranks);
 osh_status osh_eval_recv(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out,
                          int from);
-/* Returns the host bytes of these messages, and of MPI, for batches of at most n_tokens. */
+/* Returns the host bytes of the messages with scores, and of MPI, for batches of at most
+ * n_tokens. */
 int64_t osh_eval_share_bytes(const osh_ranks *ranks, int64_t n_tokens);
 #endif

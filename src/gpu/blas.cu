@@ -21,9 +21,9 @@
  * Batches may differ in shape. For example, 64 batches of a model with four widths need about 600
  * plans, and the GPTQ solves of the model need 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes, because no algorithm needs more
-/* Largest number of algorithms that cuBLASLt returns for a shape. The first one whose workspace
- * fits is used. */
+enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes: no algorithm of cuBLASLt needs more
+/* Largest number of algorithms that cuBLASLt returns for a shape. The program uses the first of
+ * them whose workspace fits. */
 enum { ANSWERS = 4 };
 
 /* Functions of cuBLASLt and of cuSOLVER that this file calls. */
@@ -39,8 +39,8 @@ enum { ANSWERS = 4 };
     CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy)                        \
     CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)
 
-/* Key of a plan: all properties of a matrix product that decide the algorithm. n_like is the batch
- * size for which the algorithm is chosen; 0 means n_batch. */
+/* Key of a plan. It has all properties of a matrix product that decide the algorithm. n_like is the
+ * batch size for which the algorithm is chosen; 0 means n_batch. */
 typedef struct shape {
     int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
@@ -53,7 +53,7 @@ typedef struct plan {
     /* Descriptors of the matrices; cuBLASLt's first operand is b, the second is a. */
     cublasLtMatrixLayout_t c, first, second; // own
     cublasLtMatmulAlgo_t algo;
-    size_t workspace; // bytes of workspace that the algorithm needs
+    size_t workspace; // number of bytes of workspace that the algorithm needs
     /* True: the matrix products are computed one by one, because the algorithm does not support a
      * batch of key.n_batch. */
     bool one_by_one;
@@ -69,8 +69,8 @@ struct osh_cuda_blas {
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // plans, a ring buffer in the order of creation; own
-    plan *buckets[BUCKETS];      // hash table: views of the first plan of each bucket
+    plan plans[MAX_PLANS];       // own: the plans, in a ring buffer in the order of creation
+    plan *buckets[BUCKETS];      // hash table; each element is a view of the first plan of a bucket
     int64_t n_plans;             // number of plans created so far
     const plan *latest;          // plan of the last matrix product; view
     pthread_mutex_t lock;        // protects the plans
@@ -139,7 +139,7 @@ static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream)
 {
     static const char *const lt_versions[] = {"13", "12", NULL};
-    // version numbers in CUDA 13 and in CUDA 12
+    // version numbers of cuSOLVER in CUDA 13 and in CUDA 12
     static const char *const solver_versions[] = {"12", "11", NULL};
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = NULL; // own
@@ -238,8 +238,8 @@ done:
     return rc;
 }
 
-/* Sets the plan's algorithm to the first of cuBLASLt's list that runs in OSH_GPU_WORKSPACE bytes.
- * *found is false if the list has no such algorithm. */
+/* Sets the plan's algorithm to the first algorithm of cuBLASLt's list that needs at most
+ * OSH_GPU_WORKSPACE bytes of workspace. *found is false if the list has no such algorithm. */
 static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -293,8 +293,8 @@ done:
     return rc;
 }
 
-/* Chooses the algorithm of the plan. F32 uses the pedantic mode. If this mode has no algorithm, F32
- * uses the default mode; neither mode uses TF32. */
+/* Chooses the algorithm of the plan. F32 uses the pedantic mode. If the pedantic mode has no
+ * algorithm, F32 uses the default mode. Neither mode uses TF32. */
 static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -311,7 +311,8 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // a fatal error of the GPU also gives no algorithm; gpu_check reports the error
+    // a fatal error of the GPU is another reason for no algorithm; gpu_check reports such an error
+    if (!found) {
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -348,7 +349,7 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size to 1
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size of p to 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
@@ -416,8 +417,8 @@ done:
     return rc;
 }
 
-/* If the plan of a matrix product is a detour (osh_detour), adds the product to the count of
- * the detour. Logs the first product of each kind of detour. */
+/* Counts the detours of a matrix product. A detour is a slower code path that gives the same output
+ * (osh_detour). Logs the first product of each kind of detour. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;

@@ -43,8 +43,8 @@ void osh_gpu_ring_deinit(osh_gpu_ring *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-/* Reserves n <= OSH_GPU_PIECE bytes in a piece (staging buffer) of the ring and sets *out to them.
- * Waits until a piece is free. */
+/* Reserves n <= OSH_GPU_PIECE bytes in a piece (staging buffer) of the ring, and sets *out to the
+ * address of these bytes. Waits until a piece is free. */
 static osh_status ring_take(osh_ctx *cx, osh_gpu_ring *r, char **out, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -60,7 +60,7 @@ done:
 }
 
 /* ---- time ---- */
-/* Waits for a timed copy and adds the time of the copy to the counters. */
+/* Waits for a timed copy of a ring, and adds the time of the copy to the counters. */
 static osh_status copy_harvest(osh_ctx *cx, osh_gpu *c, osh_gpu_copy *t)
 {
     osh_status rc = OSH_OK;
@@ -83,7 +83,7 @@ done:
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    // clears cudaErrorNotReady, which is not an error: the stream has work
+    // clears cudaErrorNotReady, which only means that the stream has work
     if (yes) (void)cudaGetLastError();
     return yes;
 }
@@ -103,7 +103,8 @@ static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const cop
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
     cudaStream_t s = ahead ? c->copy : c->compute;
-    osh_gpu_copy *t = NULL; // record of the copy, view of an element of r->timed; NULL: not timed
+    // record of the copy; view of an element of r->timed; NULL: the copy is not timed
+    osh_gpu_copy *t = NULL;
 
     pthread_mutex_lock(&c->d->lock);
     (ahead                              ? c->d->count.ahead_bytes
@@ -136,7 +137,7 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        // A negative time means that the copy ended before the work waited for it.
+        // A negative time means that the copy ended before the compute stream began to wait for it.
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
@@ -179,7 +180,7 @@ static osh_status put_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, char *to,
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
-    char *room = NULL; // staging buffer, view of bytes of r
+    char *room = NULL; // staging buffer; view of a piece of r
     for (size_t at = 0, n; at < n_bytes; at += n) {
         n = piece_bytes(n_bytes - at);
         OSH_TRY(ring_take(cx, r, &room, n));
@@ -199,11 +200,11 @@ static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, cons
 {
     osh_status rc = OSH_OK;
     const size_t most = OSH_GPU_PIECE - 2 * OSH_BLOCK_BYTES;
-    char *room = NULL; // staging buffer, view of bytes of r
+    char *room = NULL; // staging buffer; view of a piece of r
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        // reserves a whole piece, because direct reads need a page-aligned address
+        // a whole piece is reserved, because direct reads need a page-aligned address
         OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE));
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
@@ -324,14 +325,15 @@ done:
     return rc;
 }
 
-/* Copies GPU memory to the host through two staging buffers: the GPU fills one while the host
- * copies from the other. */
+/* Copies GPU memory to the host through two staging buffers. The GPU fills one buffer while the
+ * host copies from the other. */
 static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     osh_gpu_ring *r = &c->ring;
     struct { char *room; int piece; } under_way[2] = {};
-    size_t asked = 0, have = 0; // bytes whose copy is queued, and bytes that are copied
+    // asked: number of bytes whose copy is queued. have: number of bytes that are copied.
+    size_t asked = 0, have = 0;
     int n_asked = 0, n_have = 0;
 
     while (have < n_bytes) {
@@ -458,7 +460,7 @@ static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, 
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
     osh_gpu_lane *l = &c->lane[lane];
-    // record of the copy, view of an element of l->timed; NULL: not timed
+    // record of the copy; view of an element of l->timed; NULL: the copy is not timed
     osh_gpu_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_GPU_MOVES] : NULL;
 
     cudaSetDevice(c->ordinal);
@@ -502,15 +504,15 @@ static void *gpu_take(osh_device *d, size_t n_bytes)
     (void)osh_cuda_stream(d); // makes the GPU current in this thread
     cudaError_t e = cudaMalloc(&p, n_bytes ? n_bytes : 1);
     if (e == cudaSuccess) return p;
-    // clears an out-of-memory error, which the caller reports; another error is reported by the
-    // next check
+    // clears an out-of-memory error, because the caller reports it; the next check reports any
+    // other error
     if (e == cudaErrorMemoryAllocation) (void)cudaGetLastError();
     return NULL;
 }
 
 static void gpu_give(osh_device *d, void *p)
 {
-    // an error is ignored, because an earlier call has reported it
+    // errors are ignored here, because an earlier call has reported them
     cudaStreamSynchronize(osh_cuda_stream(d));
     cudaFree(p);
 }

@@ -34,7 +34,7 @@ done:
     return rc;
 }
 
-/* Makes GPU `ordinal` current. Fails if there is no driver, if the driver is too old, or if the
+/* Makes GPU number `ordinal` current. Fails if there is no driver, if the driver is too old, or if the
  * machine has no such GPU. */
 static osh_status gpu_find(osh_ctx *cx, int ordinal)
 {
@@ -54,7 +54,7 @@ bool osh_gpu_present(void)
     int driver = 0, n = 0;
     bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
                cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-    (void)cudaGetLastError(); // clears the error, which means that there is no GPU
+    (void)cudaGetLastError(); // clears the error of CUDA: an error only means that there is no GPU
     return yes;
 }
 
@@ -126,7 +126,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
     if (!n_bytes) return OSH_OK;
     e = cudaMalloc(&d->base, n_bytes);
     if (e == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError(); // clears the error; it is reported below
+        (void)cudaGetLastError(); // clears the error of CUDA; it is reported below
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
         OSH_FAIL(cx, OSH_E_NOMEM,
                  "cudaMalloc: %s (%s): the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
@@ -183,8 +183,8 @@ done:
 
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data);
 
-/* Closes a GPU, even one whose opening has failed. Ignores failures, because earlier calls reported
- * them. */
+/* Closes a GPU, even a GPU whose opening has failed. Ignores failures, because earlier calls
+ * reported them. */
 void osh_gpu_close(osh_ctx *cx, osh_device *d)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -222,7 +222,7 @@ static osh_status pinned_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
     OSH_NEW(cx, p, 1);
     p->n_bytes = n_bytes;
     if (cudaError_t e = cudaHostAlloc(&p->data, n_bytes ? n_bytes : 1, cudaHostAllocDefault)) {
-        (void)cudaGetLastError(); // clears the error; the next lines report it
+        (void)cudaGetLastError(); // clears the error of CUDA; the next lines report it
         if (e == cudaErrorMemoryAllocation)
             OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate %zu bytes of page-locked memory", n_bytes);
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
@@ -237,8 +237,8 @@ done:
     return rc;
 }
 
-/* Unlocks or frees the block of page-locked memory at `data`. Does nothing for NULL or an unknown
- * address. */
+/* Unlocks or frees the block of page-locked memory that begins at `data`. Does nothing for NULL or
+ * for an address without such a block. */
 static void pinned_release(osh_ctx *cx, osh_device *d, void *data)
 {
     osh_gpu *c = osh_gpu_of(d);
@@ -265,7 +265,7 @@ static osh_status pinned_lock(osh_ctx *cx, osh_device *d, const char **why, void
     OSH_NEW(cx, p, 1);
     p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
     if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
-        (void)cudaGetLastError(); // clears the error; the next lines report it
+        (void)cudaGetLastError(); // clears the error of CUDA; the next lines report it
         bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem ||
                        e == cudaErrorNotSupported || e == cudaErrorHostMemoryAlreadyRegistered ||
                        e == cudaErrorInvalidValue;
@@ -284,7 +284,7 @@ done:
 
 static void pinned_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    // an error is ignored, because an earlier call has reported it
+    // errors are ignored here, because an earlier call has reported them
     cudaStreamSynchronize(osh_cuda_stream(d));
     cudaStreamSynchronize(osh_gpu_of(d)->copy);
     (void)osh_gpu_lanes_wait(osh_gpu_of(d));

@@ -22,7 +22,8 @@ struct osh_device_file {
     osh_gpu *c;     // the open GPU; view
     osh_file *f;    // view: the file
     void *handle;   // handle of cuFile; NULL: the host reads the file; own
-    /* True: cuFile failed, and the host reads the rest of the file. Protected by c->d->lock. */
+    /* True: cuFile has failed, and the host reads the rest of the file. c->d->lock protects this
+     * member. */
     bool refused;
 };
 
@@ -33,9 +34,9 @@ static bool gpu_files_direct(osh_ctx *cx, int ordinal, const char *wish, bool ro
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_gpu_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
+    if (osh_gpu_free_bytes(cx, &ignored, ordinal)) { // this call fails if the GPU cannot be used
         osh_error_clear(cx);
-        // no error is reported here: the caller opens the GPU later, which reports it
+        // the error is dropped here, because it is reported when the caller opens the GPU
         return false;
     }
     if (!room)
@@ -60,7 +61,7 @@ static osh_status gpu_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
     osh_gpu_stage *s = &osh_gpu_of(d)->stage;
     char why[128];
     s->asked = !strcmp(wish, "true");
-    // OSH_LIFE_SHORT: a block at the end of the arena
+    // OSH_LIFE_SHORT puts the block at the end of the arena
     s->block = (char *)osh_device_alloc(cx, d, OSH_GPU_STAGE, OSH_LIFE_SHORT);
     if (!s->block) OSH_TRY(OSH_E_NOMEM);
     s->base = (char *)osh_file_align(s->block);
@@ -87,8 +88,8 @@ void osh_gpu_stage_deinit(osh_gpu *c)
 
 /* ---- files ---- */
 
-/* Marks the file: from now on the host reads it. Logs the reason for the first such file of a
- * GPU. */
+/* Marks the file, so that the host reads it from now on. Logs the reason for the first such file of
+ * a GPU. */
 static void file_refuse(osh_ctx *cx, osh_device_file *f, osh_log_level level, const char *what,
                         const char *why)
 {
@@ -170,7 +171,7 @@ static void slot_give(osh_gpu_stage *s, int i)
 }
 
 /* Reads the blocks that contain bytes [at, at + n_bytes) of the file into a slot. Returns false if
- * cuFile failed. The host must then read these bytes and all later bytes of the file. */
+ * cuFile failed. In this case the host must read these bytes and all later bytes of the file. */
 static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;

@@ -13,7 +13,7 @@ extern "C" {
 #include "base/file.h"
 #include "tensor/device.h"
 
-/* OSH_CUDA_FN(f) is f if the binary has CUDA, else NULL. It is used in tables. */
+/* OSH_CUDA_FN(f) is f if the binary has CUDA, else NULL. Tables of kernels use this macro. */
 #ifdef OSH_CUDA_BUILT
 #define OSH_CUDA_FN(f) f
 #else
@@ -31,13 +31,14 @@ typedef struct osh_device_kind {
      * every arena. The fastest algorithms on compute capability 9 need this size. */
     size_t workspace;
     size_t stage;      // bytes of the stage in the arena (osh_device_files)
-    size_t reserve;    // bytes for the code and handles of libraries, which a default budget leaves
+    /* Bytes for the code and handles of libraries; a default budget leaves them free. */
+    size_t reserve;
     size_t host_bytes; // page-locked host memory of an open device, for copies
     size_t plan_bytes; // host bytes for the plans of matrix products (blas.cu)
 } osh_device_kind;
-enum { OSH_HOST, OSH_GPU, OSH_N_DEVICE_KINDS }; // numbers of the rows
+enum { OSH_HOST, OSH_GPU, OSH_N_DEVICE_KINDS }; // row numbers in osh_device_kinds
 extern const osh_device_kind osh_device_kinds[OSH_N_DEVICE_KINDS];
-/* Sizes of the row OSH_GPU (osh_device_kind) */
+/* Sizes of the row OSH_GPU of osh_device_kinds. */
 enum {
     OSH_GPU_WORKSPACE = 32 << 20,
     OSH_GPU_STAGE = (16 << 20) + 8192,
@@ -50,7 +51,7 @@ enum {
  * 0. It fails with OSH_E_USAGE for other texts, and with OSH_E_UNSUPPORTED if this binary was built
  * without the device. */
 bool osh_device_is_auto(const char *text);
-bool osh_device_is_gpu(const char *text); // true if osh_device_find finds no host
+bool osh_device_is_gpu(const char *text); // true if osh_device_find finds a GPU, not the host
 osh_status osh_device_find(osh_ctx *cx, const osh_device_kind **out, int *ordinal,
                            const char *text);
 /* True if this binary and this machine have a device of the kind. */
@@ -63,12 +64,11 @@ osh_status osh_device_open(osh_ctx *cx, osh_device **out, const osh_device_kind 
 /* Returns the number of bytes that osh_cuda_factor_inverse allocates in the arena for a matrix [n,
  * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
-/* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix with more than
- * OSH_TRIANGLE_BLOCK rows is cut into blocks for matrix products. It is also cut if cuSOLVER needs
- * more scratch than there is. The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number
- * divided by 2, 4, ..., and at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of
- * bytes of scratch for a matrix of n rows: a square of at most 2 x 2 blocks, and
- * OSH_TRIANGLE_SPARE bytes. */
+/* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix is cut into blocks for matrix
+ * products if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch than
+ * there is. The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number divided by 2, 4,
+ * ..., and at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch
+ * for a matrix of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -34,7 +34,8 @@
  * of its code. */
 #define OSH_CU_APART __noinline__
 #else
-/* For the emulated GPU. A macro with the name __noinline__ would break host headers. */
+/* The emulated GPU uses this attribute, because a macro with the name __noinline__ would break host
+ * headers. */
 #define OSH_CU_APART __attribute__((noinline))
 #endif
 
@@ -102,7 +103,7 @@ __device__ inline float osh_cu_at(const osh_cu_vector &v, int64_t i)
     }
 }
 
-/* x = c tanh(x / c), rounded to T after each step. */
+/* Computes x = c tanh(x / c), rounded to T after each step. */
 template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
 {
     float t = osh_cu_round<T>(__fdiv_rn(osh_cu_load(*x), c));

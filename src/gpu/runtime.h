@@ -60,9 +60,9 @@ void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
 bool osh_cuda_tf32_pays(const osh_device *d);
 
-/* Arguments of osh_cuda_potrf, which calls cuSOLVER and waits for the GPU. It replaces `a` by its
- * Cholesky factor; *ok becomes false if `a` is not positive definite. `a` is column-major; `upper`
- * selects the upper triangle. */
+/* Arguments of osh_cuda_potrf, which calls cuSOLVER and waits for the GPU. osh_cuda_potrf replaces
+ * `a` by its Cholesky factor. *ok becomes false if `a` is not positive definite. `a` is
+ * column-major; `upper` selects the upper triangle. */
 typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;

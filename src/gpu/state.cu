@@ -38,8 +38,8 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
 cudaStream_t osh_cuda_stream(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);
-    // makes the GPU current in this thread; an error is ignored here, because later CUDA calls
-    // return it
+    // Makes the GPU current in this thread. An error is ignored here, because later CUDA calls
+    // return it.
     cudaSetDevice(c->ordinal);
     return c->compute;
 }
@@ -48,9 +48,9 @@ int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_mult
 void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* Decides by the compute capability, because the ratio of the peaks depends on it. Peak TFLOP/s of
- * dense matrix products, F32 and
- * TF32: A100 20, 156; H100 67, 495; one workstation GPU 36, 36; another one 91, 183. */
+/* Decides by the compute capability, because it determines the ratio of the peak speeds of F32 and
+ * TF32. Peak TFLOP/s of dense matrix products, F32 and then TF32: A100 20 and 156, H100 67 and 495,
+ * one workstation GPU 36 and 36, another one 91 and 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

@@ -30,8 +30,9 @@ typedef struct osh_gpu_ring {
     /* One event per piece, recorded after the last copy that uses the piece. */
     cudaEvent_t free[OSH_GPU_PIECES];   // own
     int piece;                          // index of the piece that is being filled
-    size_t used;                        // number of used bytes in that piece
-    osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
+    size_t used;                        // number of used bytes in the piece that is being filled
+    /* Ring buffer of the last timed copies: a new copy replaces the oldest. */
+    osh_gpu_copy timed[OSH_GPU_TIMED];
     int n_timed;                        // number of timed copies so far
     pthread_mutex_t lock;               // held by each function that uses the ring
 } osh_gpu_ring;
@@ -45,18 +46,19 @@ typedef struct osh_gpu_move {
     cudaEvent_t wanted;     // own
     bool pending, is_wanted;
 } osh_gpu_move;
-/* Stream for copies of values to the GPU (OSH_LANE_IN) or from the GPU (OSH_LANE_OUT) */
+/* Stream for copies of values to the GPU (OSH_LANE_IN) or from the GPU (OSH_LANE_OUT). */
 typedef struct osh_gpu_lane {
     cudaStream_t stream;      // own
-    osh_gpu_move timed[OSH_GPU_MOVES]; // a ring buffer: a new copy replaces the oldest
+    /* Ring buffer of the last timed copies: a new copy replaces the oldest. */
+    osh_gpu_move timed[OSH_GPU_MOVES];
     int n_timed;                       // number of timed copies so far
 } osh_gpu_lane;
 
-typedef struct osh_gpu_pinned { // a block of osh_device_type.pinned
+typedef struct osh_gpu_pinned { // a block of page-locked memory (osh_device_type.pinned)
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    /* True: the memory belongs to the caller (lock); false: `alloc` allocated it. */
+    /* True: `lock` has locked memory of the caller. False: `alloc` has allocated the memory. */
     bool locked;
 } osh_gpu_pinned;
 
@@ -69,12 +71,12 @@ typedef struct osh_gpu_slot {
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
-    int64_t *verdict;    // checksums, the array that osh_device_files.sums returns; view of `block`
+    int64_t *verdict; // view of `block`: the array of checksums that osh_device_files.sums returns
     osh_gpu_slot slots[OSH_GPU_SLOTS];
     /* locked: true if the stage is registered with cuFile.
      * asked: true if the user requested cuFile (--use-gds true). */
     bool locked, asked;
-    pthread_mutex_t lock; // protects the member `taken` of slots
+    pthread_mutex_t lock; // protects the member `taken` of all slots
     pthread_cond_t given;
 } osh_gpu_stage;
 
@@ -87,16 +89,16 @@ typedef struct osh_gpu {
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
     cudaStream_t compute, copy; // own: streams of all kernels (compute) and of put_ahead (copy)
-    // events: the copy stream waits for `asked` of the compute stream, and the compute stream for
-    // `copied` of the copy stream; own
+    /* Own events. The copy stream waits for `asked`, which the compute stream records. The compute
+     * stream waits for `copied`, which the copy stream records. */
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
-    /* For each lane: event after its last copy. Other lanes wait for it. */
+    /* For each lane: event after the lane's last copy. Other lanes wait for this event. */
     cudaEvent_t lane_end[OSH_N_LANES]; // own
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
-    osh_device *d; // view; d->lock also protects `pinned` and the member `refused` of files
+    osh_device *d; // view; d->lock also protects `pinned`, and the member `refused` of files
     void *workspace; // view: scratch of matrix products, the first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
@@ -117,7 +119,7 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);
-/* Makes later copies of the copy stream wait for all work queued so far. */
+/* Makes later copies of the copy stream wait for all work that is queued so far. */
 osh_status osh_gpu_follow(osh_ctx *cx, osh_gpu *c);
 osh_status osh_gpu_lanes_init(osh_ctx *cx, osh_gpu *c);
 void osh_gpu_lanes_deinit(osh_gpu *c);

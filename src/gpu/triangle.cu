@@ -14,8 +14,8 @@
  *
  * The scratch memory of a call is called the room. Its size depends only on n, so a plan can
  * compute it without cuSOLVER. potrf factors all of A at once if the room is enough for what
- * cuSOLVER wants. Otherwise it works on diagonal blocks of s rows, the largest number >= 64 for
- * which the room is enough, and products compute the rest of L:
+ * cuSOLVER wants. Otherwise potrf factors diagonal blocks of s rows, and matrix products compute
+ * the rest of L. s is the largest number for which the room is enough, at least 64:
  *
  *   for block column j:   A_jj -= sum of L_jk L_jk^T   (k < j)    potrf: L_jj
  *                         D_j = L_jj^-1, instead of L_jj
@@ -31,9 +31,9 @@
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256, SIDE = OSH_TRIANGLE_LEAST };
-enum how { // the assignment of block_move, and the elements that get a value
-    WHOLE,       // `to = from` for all elements
-    MINUS_LOWER  // `to -= from` in the lower triangle only
+enum how { // how block_move assigns elements
+    WHOLE,       // all elements: to = from
+    MINUS_LOWER  // only the lower triangle: to -= from
 };
 
 typedef struct matrix { // a matrix in row-major order; `at` is a view
@@ -68,12 +68,14 @@ static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t ro
     for (int i = c; i < w; i++) at[i * a.ld + c] = x[i][c];
 }
 
-typedef struct stack { // matrices in row-major order, `stride` elements apart; `at` is a view
+/* Matrices in row-major order. Each begins `stride` elements after the matrix before. `at` is a
+ * view. */
+typedef struct stack {
     float *at;
     int64_t ld, stride;
 } stack;
 
-/* Copies lower triangles [w, w], with zeros above the diagonal. */
+/* Copies lower triangles [w, w] of a stack of matrices. Elements above the diagonal become 0. */
 static __global__ void copy_lower(stack to, stack from, int64_t w)
 {
     int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x, k = blockIdx.z;
@@ -84,11 +86,12 @@ static __global__ void copy_lower(stack to, stack from, int64_t w)
 
 typedef struct blocks {
     osh_device *d;
-    /* A is the matrix [n, n]; first, second and sum are scratch blocks [s, s]; spare is scratch for
-     * step 2, n_spare floats. */
+    /* a: the matrix A [n, n].
+     * first, second, sum: scratch blocks [s, s].
+     * spare: scratch for step 2, n_spare floats. */
     float *a, *first, *second, *sum, *spare; // views
     int64_t n_spare;
-    int64_t n, s;                    // n: rows of the matrix; s: rows of a block
+    int64_t n, s; // n: number of rows of the matrix. s: number of rows of a block.
     /* Arguments for cuSOLVER, with its scratch (`room`) and its result code (`verdict`). */
     osh_cuda_triangle lib;
 } blocks;
@@ -150,8 +153,9 @@ static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int6
     return stack_copy_lower(cx, b, {to, w, 0}, {block_view(b, j, j).at, b->n, 0}, w, 1);
 }
 
-/* Makes n_pairs inverted blocks of w + h rows from 2 n_pairs inverted blocks of w and of h rows.
- * The first pair begins at `row`; a pair begins 2 w rows after the previous one. */
+/* Merges n_pairs pairs of inverted blocks. The two blocks of a pair, of w and of h rows, become one
+ * inverted block of w + h rows. The first pair begins at row `row`, and each later pair begins 2 w
+ * rows after the pair before. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
                                 int64_t n_pairs)
 {
@@ -186,7 +190,7 @@ done:
     return rc;
 }
 
-/* Computes block column j of L. The diagonal block becomes the inverse D_j of its Cholesky
+/* Computes block column j of L. Replaces the diagonal block by the inverse D_j of its Cholesky
  * factor. */
 static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
 {
@@ -218,7 +222,8 @@ done:
     return rc;
 }
 
-/* Computes block row i of X from the blocks of L to the left and the blocks of X above. */
+/* Computes block row i of X from the blocks of L to the left of the diagonal and the blocks of X
+ * above. */
 static osh_status triangle_invert_row(osh_ctx *cx, blocks *b, int64_t i)
 {
     osh_status rc = OSH_OK;
@@ -240,8 +245,8 @@ done:
     return rc;
 }
 
-/* Computes L from A, at once or block column by block column, and the inverses of the diagonal
- * blocks of s rows. */
+/* Computes L from A, either at once or block column by block column. Then computes the inverses of
+ * the diagonal blocks of s rows. */
 static osh_status triangle_factor(osh_ctx *cx, blocks *b, bool whole_potrf, bool *ok)
 {
     osh_status rc = OSH_OK;
@@ -266,7 +271,7 @@ static osh_status triangle_wish(osh_ctx *cx, osh_device *d, size_t *wish, float 
     return osh_cuda_potrf_bytes(cx, d, wish, &t);
 }
 
-/* Returns the number of scratch bytes (of the room) that remain for cuSOLVER after three blocks [s,
+/* Returns the number of bytes of the room (scratch) that remain for cuSOLVER after three blocks [s,
  * s]. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
@@ -293,8 +298,9 @@ done:
     return rc;
 }
 
-/* Divides the room among the scratch blocks of b and cuSOLVER. If potrf factors all of A, it is
- * done before step 2 begins, and step 2 before step 3, so each of them uses all of the room. */
+/* Divides the room (scratch) among the scratch blocks of b and cuSOLVER. If potrf factors all of A,
+ * potrf ends before step 2 begins, and step 2 ends before step 3 begins. So potrf and both steps
+ * can each use all of the room. */
 static void triangle_divide_room(blocks *b, float *room, bool whole_potrf)
 {
     int64_t square = b->s * b->s;
@@ -333,7 +339,7 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     size_t wish;
-    // an arbitrary valid GPU address; it is only passed for size queries and is not accessed
+    // an arbitrary valid GPU address: the call only asks for a size and does not access the memory
     float *any = reinterpret_cast<float *>(d->base);
     OSH_TRY(triangle_wish(cx, d, &wish, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (wish > OSH_TRIANGLE_SPARE / 2)

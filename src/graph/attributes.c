@@ -16,13 +16,13 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* An error OSH_E_USAGE would blame the command line, but the mistake is in the template
-     * file. */
+    /* The code OSH_E_USAGE would blame the command line, but the fault is in the template file. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* Sets the attributes that a template entry gives in its object "attr". For a string attribute, the
- * entry gives a key of config.json, and the attribute gets the value of this key. */
+/* Sets the attributes that a template entry lists in its object "attr". Each attribute gets the
+ * value of its expression. A string attribute gets the value of a key of config.json, which the
+ * entry names. */
 static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
                             const cJSON *given)
 {
@@ -38,7 +38,7 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* An error OSH_E_USAGE would blame the command line, but the mistake is in the template
+            /* The code OSH_E_USAGE would blame the command line, but the fault is in the template
              * or in config.json. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
@@ -52,7 +52,8 @@ done:
     return rc;
 }
 
-/* Sets the attributes that are sizes of the weight. (Templates do not repeat these sizes.) */
+/* Sets the attributes of an op that are sizes of its weight. (Templates do not repeat these
+ * sizes.) */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -79,8 +80,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Sets rope's attributes for two keys of the template entry. "back" is a number that is subtracted
- * from each position. If "backward" is true, rope rotates by the negative angle. */
+/* Evaluates two keys of a template entry for the op rope. The number "back" is subtracted from each
+ * position. If "backward" is true, rope rotates by the negative angle. */
 static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                              const cJSON *given)
 {
@@ -98,15 +99,15 @@ done:
     return rc;
 }
 
-/* Fills the attributes of rope from the object `given` of a template entry. It may have these keys,
- * and the keys of fill_shift:
- *   "head_dim"     number of elements of a head
- *   "interleaved", "f32"   attributes of these names (osh_rope_attr)
+/* Fills the attributes of rope from the object `given` of a template entry. The object may have the
+ * keys of fill_shift and these keys:
+ *   "head_dim"     number of elements of an attention head
+ *   "interleaved", "f32"   values of the attributes with these names (osh_rope_attr)
  *   "position_scale"       true if rope also multiplies by a factor that grows with the position
  *   "sliding"      true if the layer has the rope of layers with sliding attention
  *   "partial"      true if the class of the model reads partial_rotary_factor
- *   "rotary_dim"   number of rotated elements; if not 0, partial_rotary_factor is ignored
- *   "theta"        base of the layer's frequencies; if not 0, rope_theta is ignored */
+ *   "rotary_dim"   number of rotated elements of a head; 0: partial_rotary_factor decides
+ *   "theta"        base of the layer's frequencies; 0: rope_theta of config.json is used */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
@@ -153,9 +154,8 @@ done:
     return rc;
 }
 
-/* Fails if config.json has "is_causal": false. With this key, the attention of transformers is
- * bidirectional (masking_utils.py, create_causal_mask), but the attention op of this program is
- * causal. */
+/* Fails if config.json has "is_causal": false. transformers then computes bidirectional attention
+ * (masking_utils.py, create_causal_mask), but the attention op of this program is causal. */
 static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
 {
     const cJSON *of[] = {c->json, c->model};

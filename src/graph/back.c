@@ -1,8 +1,8 @@
-/* back.c - computes the gradients of a loss L backwards, from the last node of a range to the
- * first. For a node out = f(in), the backward step computes dL/din from dL/dout. If several nodes
- * read a value, the gradients from these nodes are added. A value and its gradient are freed after
- * the backward step of the node that made the value. On a device, values and gradients are in
- * device memory. */
+/* back.c - computes the gradients of a loss L, from the last node of a range back to the first. For
+ * a node out = f(in), the backward step computes dL/din from dL/dout. If several nodes read a
+ * value, the gradients from these nodes are added. After the backward step of the node that made a
+ * value, the value and its gradient are freed. If the batch is on a device, all values and
+ * gradients are in device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -19,8 +19,8 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* True if the gradient of the output of `n` is needed to compute a gradient that the caller
- * wants. */
+/* True if the caller wants a gradient that is computed from the gradient of the output of node
+ * `n`. */
 static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
@@ -29,8 +29,8 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
 }
 
 /* Finds the values whose gradients the backward pass computes.
- * needs [values]: set to true if the caller wants the gradient of the value, or if a wanted
- * gradient is computed from it.
+ * needs [values]: set to true if the caller wants the gradient of the value, or a gradient that is
+ * computed from it.
  * made [values]: set to true if a node of the range makes the value. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
@@ -72,15 +72,15 @@ done:
     return rc;
 }
 
-typedef struct back_pass { // state of the backward pass of a batch
+typedef struct back_pass { // state of the backward pass of one batch
     const osh_back *k;    // view
     const osh_weights *w; // view
     const bool *needs;    // view [values]: as set by find_needs
     osh_batch *b;         // view
-    osh_tensor **dv;      // own [values]: gradients of the values
+    osh_tensor **dv;      // own [values]: dL/dv of each value v; NULL: none
 } back_pass;
 
-/* True if input m is the only input of n that reads its value. */
+/* True if no other input of node `n` reads the same value as input m. */
 static bool is_single(const osh_node *n, int m)
 {
     int times = 0;
@@ -88,8 +88,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the op of `n` computes gradients in place. The gradient of in[0] can then overwrite the
- * output's gradient. */
+/* True if the gradient of input 0 of `n` can overwrite the gradient of the output, because the op
+ * computes gradients in place. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -97,8 +97,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets in *a the values that `n` reads, and the tensors of gradients to which the op adds its
- * results. Allocates the tensors that do not exist yet. */
+/* Sets in *a the input values of node `n`, and the tensors to which its op adds the gradients of
+ * the inputs. Allocates the gradient tensors that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -122,9 +122,9 @@ done:
     return rc;
 }
 
-/* Sets the weights of `n` in *a, and the tensors for their gradients. If the caller has storage for
- * a gradient (osh_back.placed), it is used. Otherwise the gradient of weight m of the node gets a
- * new tensor in own[m]. */
+/* Sets in *a the weights of node `n`, and tensors for the gradients of the weights. If the caller
+ * has storage for a gradient (osh_back.placed), the storage is used. Otherwise the gradient of
+ * weight m of the node gets a new tensor in own[m]. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -153,7 +153,7 @@ static osh_status back_node(osh_ctx *cx, const back_pass *y, int node)
     osh_status rc = OSH_OK;
     const osh_back *k = y->k;
     const osh_node *n = &k->g->nodes[node];
-    osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: gradients of the weights
+    osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: gradients of the weights of the node
     osh_grad_args a = {
         .dout = {y->dv[n->out[0]]}, .attr = n->attr, .seqs = &y->b->seqs, .rough = k->rough};
     OSH_TRY(osh_check_interrupt(cx));
@@ -203,7 +203,7 @@ typedef struct tally {
     int n_threads;
     size_t live, peak;
     /* needs, made: results of find_needs.
-     * has: true if the value has a gradient at the current node. */
+     * has: true if a gradient of the value is counted in `live`. */
     bool *needs, *made, *has; // own [values]
 } tally;
 
@@ -250,7 +250,7 @@ osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const boo
     osh_status rc = OSH_OK;
     const osh_graph *g = k->g;
     tally t = {.k = k, .n_tokens = n_tokens, .n_threads = n_threads};
-    bool *read = NULL; // own [values]: true if a node reads the value
+    bool *read = NULL; // own [values]: true if a node of the range reads the value
     OSH_TRY(needs_new(cx, &t.needs, &t.made, k));
     OSH_NEW(cx, t.has, g->n_values);
     OSH_NEW(cx, read, g->n_values);
@@ -285,7 +285,7 @@ done:
 
 /* ---- count of bytes in a device's arena ---- */
 
-enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
+enum { WITHOUT_END = 62 }; // log2 of the size of an arena without a limit
 
 typedef struct placing {
     const osh_back *k;
@@ -293,11 +293,11 @@ typedef struct placing {
     osh_arena *arena;      // own
     size_t *value, *grad;  // own [values]: addresses of the values and of their gradients
     /* needs, made: results of find_needs.
-     * has: true if the value has a gradient at the current node.
-     * brought: true if the value exists before the first node. */
+     * has: true if the gradient of the value is in the arena.
+     * brought: true if the value exists before the first node runs. */
     bool *needs, *made, *has, *brought; // own [values]
-    /* Upper bound of the bytes in gaps of the arena. Freed rows of tables leave gaps that may be
-     * too small for other blocks. */
+    /* Upper bound of the bytes in gaps of the arena. A lookup op allocates rows of its table and
+     * frees them. The gaps that they leave may be too small for other blocks. */
     size_t holes;
     size_t peak;
 } placing;
@@ -321,7 +321,7 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* Allocates the values that exist after a forward pass in the arena, in the order of the pass. */
+/* Allocates all values in the arena, in the order in which the forward pass allocates them. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;

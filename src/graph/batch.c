@@ -1,5 +1,5 @@
 /* batch.c - makes and frees ragged batches (samples of different lengths without padding). Also
- * makes a batch of one sample for each thread. */
+ * makes osh_lanes: one batch for each thread, for nodes that run sample by sample. */
 #include "graph/batch.h"
 
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,

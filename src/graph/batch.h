@@ -1,15 +1,16 @@
-/* batch.h - the batches of threads that run nodes sample by sample, for batch.c and exec.c. */
+/* batch.h - declares struct osh_lanes for batch.c and exec.c. It has one batch for each thread that
+ * runs nodes sample by sample. */
 #ifndef OSH_GRAPH_BATCH_H
 #define OSH_GRAPH_BATCH_H
 #include "graph/exec.h"
 
 struct osh_lanes {
     int n_made; // number of threads that have a batch
-    /* own [values]: true if the value is made sample by sample and later nodes read it. All entries
-     * are false between calls of osh_exec_run. */
+    /* own [values]: true for values that are made sample by sample and that later nodes read.
+     * Between calls of osh_exec_run, all entries are false. */
     bool *outer;
-    /* A batch of one sample for each thread. The batches are empty between calls of
-     * osh_exec_run. */
+    /* One batch for each thread, which holds one sample. Between calls of osh_exec_run, the batches
+     * are empty. */
     osh_batch *batch; // own [n_made]
 };
 #endif

@@ -4,23 +4,24 @@
  * A template entry is one of
  *   {"name", "class"}                            a module without an op of its own
  *   {"name", "class", "op", "in", "out", ...}    a module that is an op
- *   {"of", "op", "in", "out", ...}               an op inside a module that was named before
- *                                                ("": the layer, or the repeated module)
- *   {"name", "class", "repeat", "nodes"}         a module that is repeated, such as an expert;
- *                                                "{e}" in the name is the number
- *   {"if", "nodes", "else"}                      the list "nodes" if "if" is true, or "else"
+ *   {"of", "op", "in", "out", ...}               an op in the module that an earlier entry
+ *                                                names; "" is the layer or repeated module
+ *   {"name", "class", "repeat", "nodes"}         a repeated module, such as an expert; its
+ *                                                number replaces "{e}" in the name
+ *   {"if", "nodes", "else"}                      the entries "nodes" if "if" is true, otherwise
+ *                                                the entries "else"
  *   {"if", "refuse"}                             fails with the message "refuse" if "if" is true
  * with these keys:
  *   "weight"   shape of the weight: a list of dims
  *   "bias"     true if the module has a bias: true, false or a config key
- *   "attr"     {field: expression, or the config key of a string}
- *   "tied"     the module whose weight is used if the checkpoint has none of this name
+ *   "attr"     attributes of the op: {name: expression}, or {name: config key} for a string
+ *   "tied"     the module whose weight is used if the checkpoint has no weight of this module
  *   "tensors"  the name of the module in the checkpoint; or a list of names relative to the layer:
  *              the first name with a weight in the checkpoint is used
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
- *   "part"     the larger tensors that contain weight and bias (parts.c). If these tensors are
- *              split in the checkpoint, the module has its own weight, and its class is Linear
- * Inside of a layer or of a repeated module, names are relative to it.
+ *   "part"     the larger tensors that contain weight and bias (parts.c). If the
+ *              checkpoint has a tensor for each module instead, the class of the module is Linear
+ * In a layer or a repeated module, names are relative to the layer or module.
  * An output may have the name of an existing value. In later entries, the name then means the new
  * value. So all values of the residual stream can have one name. */
 #include "graph/build.h"
@@ -37,8 +38,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t parent = -1;
-    /* The limit protects the memory: even a short template can describe a very large number of
-     * modules. */
+    /* Even a short template can describe a very large number of modules. This limit protects the
+     * memory. */
     osh_module *m = NULL;
     if (g->n_modules >= MAX_MODULES)
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
@@ -58,7 +59,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    // an incomplete module is counted, too, so that osh_graph_free frees its members
+    // The module is counted even if it is incomplete, so that osh_graph_free frees its members.
     *index = g->n_modules++;
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
@@ -140,12 +141,12 @@ done:
     return rc;
 }
 
-/* Returns the last part of the name that weight k of a module has in the checkpoint. This is item k
- * of "leaves", or by default "weight" and "bias". */
+/* Returns the leaf that weight k of a module has in the checkpoint. The leaf is item k of the list
+ * "leaves", or by default "weight" (k = 0) or "bias" (k = 1). */
 static const char *weight_leaf(const cJSON *leaves, int k)
 {
     const cJSON *given = cJSON_GetArrayItem(leaves, k);
-    /* without "leaves", an op has at most two weights */
+    /* an op without the key "leaves" has at most two weights */
     return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
 }
 
@@ -153,7 +154,7 @@ typedef struct widths { // widths (elements per token) of the values that a node
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
-/* Sets *name (own) to the name of the entry's module in the checkpoint. */
+/* Sets *name (own) to the name that the module of a template entry has in the checkpoint. */
 static osh_status module_tensors(osh_ctx *cx, osh_builder *b, char **name, const osh_node *node,
                                  const cJSON *entry)
 {
@@ -189,8 +190,8 @@ static osh_status module_set_class(osh_ctx *cx, osh_builder *b, int module, cons
     return OSH_OK;
 }
 
-/* Finds the weights of the node. Computes the widths of its outputs, x->out, from the widths of its
- * inputs, x->in. */
+/* Finds the weights of the node. Computes the widths x->out of its outputs from the widths x->in of
+ * its inputs. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
                                widths *x, const osh_entry_shape *shape)
 {
@@ -207,11 +208,11 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     bool expert = part && cJSON_GetObjectItemCaseSensitive(part, "at");
     if (expert && osh_build_is_apart(cx, b, module, part)) {
         part = NULL;
-        // inference engines treat an expert whose weight is a separate tensor as a Linear
+        // inference engines treat each expert as a Linear if its weight is a tensor of its own
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    // true if the op allows any number of rows of weight 0
+    // true if weight 0 may have any number of rows, because the op infers none
     bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
@@ -233,8 +234,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                                           .shape = want[k],
                                                           .whole_numbers =
                                                               op->whole_numbers >> k & 1}));
-    // The class is SharedLinear if the weight of a Linear belongs to an earlier module. Such a
-    // weight is quantized once, with the earlier module.
+    // If a Linear uses the weight of an earlier module, its class is SharedLinear. Such a weight is
+    // quantized once, with the earlier module.
     if (osh_build_text(entry, "name") && osh_op_is(op, OSH_OP_LINEAR) && node->w[0] >= 0 &&
         node->w[0] < n_earlier &&
         !strncmp(b->g->weights[node->w[0]].name, module, strlen(module)))
@@ -263,7 +264,7 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    // an incomplete node is counted, too, so that osh_graph_free frees its attributes
+    // The node is counted even if it is incomplete, so that osh_graph_free frees its attributes.
     g->n_nodes++;
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
@@ -279,8 +280,8 @@ done:
 static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
 static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Sets *entries to the list that a template entry with "if" selects for this config.json, or to
- * NULL if it selects none. */
+/* Evaluates the key "if" of a template entry. Sets *entries to the list that the entry selects for
+ * this config.json, or to NULL if it selects none. Fails if it selects "refuse". */
 static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
                                const cJSON *entry)
 {
@@ -295,8 +296,8 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Sets *first to the first template entry without "if", or to NULL if there is none. Also looks
- * into the lists that entries with "if" select. */
+/* Sets *first to the first template entry that has no key "if", or to NULL if there is none. Also
+ * searches the lists that entries with "if" select. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -314,10 +315,10 @@ done:
     return rc;
 }
 
-/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). In the
- * output of this node, rows that are not routed to the expert are zeros. Inside of the expert, the
- * name of its first input then means this output. Sets *whole to the name, and to the value with
- * all rows. */
+/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). The output
+ * of this node has zeros in the rows that are not routed to the expert. The nodes of the expert
+ * then read this output under the name of the first input. Sets *whole to this name and to the
+ * value that had the name before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -335,7 +336,7 @@ static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh
     const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
     const char *name = first ? osh_build_text(first, "op") : NULL;
     const osh_op *op = name ? osh_op_find(name) : NULL;
-    // an expert that is only a moe_combine node (the identity) computes nothing for its rows
+    // an expert that is only a moe_combine node (the identity) needs no routed_rows node
     if (!route || !cJSON_IsString(in) || (op && osh_op_is(op, OSH_OP_COMBINES))) goto done;
     x = in->valuestring;
     for (int i = 0; i < b->n_bound; i++)
@@ -384,8 +385,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    // After the module, names that are new in the module do not exist. Other names keep the values
-    // that they got in the module.
+    // After the module, names that are new in the module do not exist. All other names keep the
+    // values that they got in the module.
     b->n_bound = outer;
 done:
     b->prefix = outer_prefix;
@@ -440,7 +441,7 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         OSH_TRY(add_module(cx, b, &module, full, cls));
     else {
         size_t n = strlen(full);
-        if (n && full[n - 1] == '.') n--; // removes the dot at the end of a layer's prefix
+        if (n && full[n - 1] == '.') n--; // leaves out the dot at the end of a layer's prefix
         if (!osh_map_get(b->modules, full, n, &found))
             OSH_FAIL(cx, OSH_E_FORMAT, "no earlier entry defines a module of that name");
         module = (int)found;
@@ -476,8 +477,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    // The limit protects the memory: even a short template can describe a very large number of
-    // layers.
+    // Even a short template can describe a very large number of layers. This limit protects the
+    // memory.
     if (b->g->n_layers > MAX_LAYERS)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
@@ -503,8 +504,8 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            /* If config.json names no dtype, the dtype of the first float tensor is used, as in
-             * transformers. */
+            /* If config.json names no dtype, the compute dtype is the dtype of the first float
+             * tensor, as in transformers. */
             dt = b->ck->tensors[i].e->dtype;
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -554,8 +555,8 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. An absent key
- * counts as 0: no division, or no cap. */
+/* Reads the key "logits" of the template: {"divide": expression, "cap": expression}. An absent
+ * expression counts as 0, which means no division or no cap. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;

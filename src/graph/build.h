@@ -1,5 +1,5 @@
-/* build.h - the state of a graph while it is built from a template. The state is shared by build.c,
- * build_names.c and build_weights.c. */
+/* build.h - declares the state of a graph while the graph is built from a template. build.c,
+ * build_names.c and build_weights.c share this state. */
 #ifndef OSH_BUILD_H
 #define OSH_BUILD_H
 #include "base/map.h"
@@ -19,21 +19,21 @@ typedef struct osh_builder {
     int n_bound;
     const char *root;          // view: name of the text model's module, such as "model"
     char *plain;               // own: the name `root` with a dot, such as "model."
-    /* Prefixes of names in the checkpoint, which are views.
-     * inner: replaces `plain` in names that begin with it.
-     * outer: is put before all other names. */
+    /* Prefixes of names in the checkpoint (views). A name of the template that begins with `plain`
+     * gets the prefix `inner` in its place. `outer` is put before all other names. */
     const char *inner, *outer;
-    /* Prefix of the names of the current template entries: "", "model.layers.3." or
+    /* Prefix of the names of the current template entries, such as "", "model.layers.3." or
      * "model.layers.3.mlp.experts.7.". */
     const char *prefix;
-    const char *layer;         // prefix of the current layer: "model.layers.3.", or ""
-    /* List to which faults are added: tensors that are missing or wrong. NULL: such a tensor is an
-     * error. */
+    /* prefix of the current layer, such as "model.layers.3."; "": outside of layers */
+    const char *layer;
+    /* List of faults, to which tensors are added that are missing or wrong. NULL: such a tensor is
+     * an error. */
     osh_graph_faults *faults;  // view
 } osh_builder;
 
-/* Returns the array p of n items with memory for one more item, or NULL if out of memory. Doubles
- * the allocation when n is a power of two. */
+/* Returns the array p of n items with memory for one more item, or NULL if out of memory. If n is a
+ * power of two, doubles the allocation. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -46,47 +46,47 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* Functions of build_names.c. osh_build_wrapped_name returns the name (own) that a module of the
- * text model has in the checkpoint, or NULL if out of memory. For example, model.layers.3 may be
- * called model.language_model.layers.3. */
+/* The next functions are in build_names.c. osh_build_wrapped_name returns the name (own) that a
+ * module of the text model has in the checkpoint, or NULL if out of memory. For example, the
+ * checkpoint may have "model.language_model.layers.3" for the module "model.layers.3". */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets *out (own) to the text in which the value of each expression in braces replaces the
- * expression. For example, layers.{i} becomes layers.3 in layer 3. */
+/* Sets *out (own) to the text in which each expression in braces is replaced by its value. For
+ * example, layers.{i} becomes layers.3 in layer 3. */
 osh_status osh_build_filled(osh_ctx *cx, const osh_builder *b, char **out, const char *text);
 /* Returns the full name (own) that the module of a template entry has in the checkpoint, or NULL if
- * out of memory. */
+ * out of memory. name: the name in the entry. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
- * table. Tries these prefixes in order:
+/* Finds the prefixes of names in the checkpoint, and sets b->inner and b->outer to them. Tries
+ * these prefixes in order, until the checkpoint has the embedding table with the prefix:
  *   - the pairs in "names" of the template, or of the template that wraps this text model
  *   - b->plain
  *   - the pairs without b->plain, and the empty prefix, for models that were saved without a head
- * If no prefix fits, sets both to b->plain. */
+ * If no prefix fits, sets both members to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* Functions of build_weights.c, which finds every weight and checks its shape and dtype. A weight
- * is the tensor <module>.<leaf>. If the checkpoint does not have this tensor, the weight of the
- * module `tied` is used. All pointers are views. */
+/* The next functions are in build_weights.c, which finds every weight and checks its shape and
+ * dtype. This struct describes a weight, which is the tensor <module>.<leaf>. If the checkpoint
+ * does not have this tensor, the weight of the module `tied` is used. All pointers are views. */
 typedef struct osh_wanted_weight {
-    const char *module, *leaf, *tied; // tied: NULL if no other module's weight may be used
+    const char *module, *leaf, *tied; // tied: NULL if the weight of another module may not be used
     int ndim;
     const int64_t *shape;
-    bool whole_numbers; // true if the tensor has whole numbers, I32 or I64
+    bool whole_numbers; // true if the elements of the tensor are whole numbers (I32 or I64)
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
-/* Adds a table [V, width] whose rows are in several tensors <module>.<leaf>. In `leaf`, the numbers
- * 0, 1, 2 ... replace {s}. V is the sum of the rows of these tensors. */
+/* Adds a table [V, width] whose rows are in several tensors <module>.<leaf>. In `leaf`, the number
+ * of the tensor (0, 1, 2 ...) replaces {s}. V is the sum of the rows of these tensors. */
 osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *module,
                            const char *leaf, int64_t width);
-/* True if the checkpoint does not have the larger tensor that should contain the weight, and the
- * module has a weight of its own. json: value of "part" in the template entry, which names the
- * larger tensor. Returns false if out of memory. */
+/* True if the weight of the module is a tensor of its own. The checkpoint then does not have the
+ * larger tensor that should contain the weight. json: value of "part" in the template entry, which
+ * names the larger tensor. Returns false if out of memory. */
 bool osh_build_is_apart(osh_ctx *cx, const osh_builder *b, const char *module, const cJSON *json);
-/* True if the current layer has the module that the key "apart" of the template names. Returns
- * false if out of memory. */
+/* True if the checkpoint has the module that the key "apart" of the template names for the current
+ * layer. Returns false if out of memory. */
 bool osh_build_layer_is_apart(osh_ctx *cx, const osh_builder *b);
-/* Adds weight k of a node, which is a part of a larger tensor. json: value of "part" in the node's
- * template entry. */
+/* Adds weight k of a node to the graph. The weight is a part of a larger tensor. json: value of
+ * "part" in the node's template entry. */
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
                           const osh_weight *shape);
 #endif

@@ -1,6 +1,6 @@
 /* build_names.c - maps module names of a template to names of the checkpoint. A text model may be
- * inside of another model, whose checkpoint has prefixes before the names. The prefixes are found
- * by looking for tensors in the checkpoint.
+ * inside of another model, whose checkpoint has prefixes before the names. This file finds the
+ * prefixes by looking for tensors in the checkpoint.
  *
  *   model.layers.3.mlp  model.language_model.layers.3.mlp  with inner "model.language_model."
  *   lm_head             language_model.lm_head             with outer "language_model." */
@@ -49,7 +49,8 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
                       : osh_build_wrapped_name(cx, b, name);
 }
 
-/* Sets *there to true if the checkpoint has the embedding table with the prefix `inner`. */
+/* Sets *there to true if the checkpoint has the embedding table with the prefix `inner` before its
+ * name. */
 static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, const char *inner)
 {
     const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names");
@@ -62,9 +63,10 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Sets b->inner and b->outer to the first pair of prefixes with which the checkpoint has the
- * embedding table. Tries only pairs whose inner prefix begins with `without`, and removes `without`
- * from the prefix. (Models that were saved without a head have such names.) */
+/* Searches a list of pairs of prefixes for the first pair with which the checkpoint has the
+ * embedding table. Sets b->inner and b->outer to this pair. Ignores pairs whose inner prefix does
+ * not begin with `without`, and removes `without` from the other inner prefixes. (Models that were
+ * saved without a head have such names.) */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

@@ -18,9 +18,9 @@ static bool has_scales(osh_ctx *cx, const osh_builder *b, const char *module)
     return yes;
 }
 
-/* True if the module is a quantized Linear of a compressed-tensors checkpoint. The codes of such a
- * Linear are in the tensor `weight_packed`, or in a tensor `weight` with dtype I8, U8 or FP8. t:
- * the tensor `weight`, or NULL. */
+/* True if the module is a quantized Linear of a compressed-tensors checkpoint. Such a Linear stores
+ * its codes in the tensor `weight_packed`, or in a tensor `weight` with dtype I8, U8 or FP8. t: the
+ * tensor `weight`, or NULL. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -34,8 +34,8 @@ static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
     return yes;
 }
 
-/* True if head and embedding share a weight according to config.json. A missing key
- * tie_word_embeddings means true, because transformers 4 writes the key only if it is false. */
+/* True if head and embedding share a weight according to config.json. If config.json lacks the key
+ * tie_word_embeddings, they share it, because transformers 4 writes the key only if it is false. */
 static bool config_ties(const osh_builder *b)
 {
     return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
@@ -47,7 +47,7 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
     const osh_entry *e = t->e;
     const int64_t *shape = x->shape;
     int ndim = x->ndim;
-    /* A tensor without dimensions has one element. */
+    /* A tensor without dimensions has one element, so it matches the shape [1]. */
     bool same = e->ndim == ndim || (!e->ndim && ndim == 1 && shape[0] == 1);
     for (int i = 0; same && i < e->ndim; i++) same = e->shape[i] == shape[i];
     if (!same) {
@@ -74,8 +74,8 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
     return OSH_OK;
 }
 
-/* Handles the error `rc` of a tensor that is missing or that has a wrong shape or dtype. If b has a
- * list of faults, adds the message to the list and returns OSH_OK. Otherwise returns rc. */
+/* Handles the error `rc` of a tensor that is missing, or that has a wrong shape or dtype. If
+ * b->faults is not NULL, adds the message to this list and returns OSH_OK. Otherwise returns rc. */
 static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
 {
     if (rc != OSH_E_FORMAT || !b->faults) return rc;
@@ -85,8 +85,8 @@ static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
     return rc;
 }
 
-/* True if the module is the output head. The weight of the head may be missing, because a model can
- * be calibrated without it. Commands that need a head call osh_graph_need_head. */
+/* True if the module is the output head. Calibration needs no head, so the weight of the head may
+ * be missing. Commands that need the weight call osh_graph_need_head. */
 static bool module_is_head(osh_ctx *cx, const osh_builder *b, const char *module)
 {
     const char *given = osh_build_text(b->scope.tpl->json, "head");
@@ -101,7 +101,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t known = 0;
-    /* The module name is empty if the model has no prefix. */
+    /* The module name is empty if the model has no prefix, and then no dot is before the leaf. */
     char *name = osh_sprintf(cx, "%s%s%s", x->module, *x->module ? "." : "", x->leaf); // own
     char *other = NULL;                                  // own
     if (!name) return OSH_E_NOMEM;
@@ -187,7 +187,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* An incomplete weight is counted, too, so that osh_graph_free frees its members. */
+    /* The weight is counted even if it is incomplete, so that osh_graph_free frees its members. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
@@ -202,8 +202,8 @@ done:
     return rc;
 }
 
-/* Returns the tensor that contains part s of a table's rows, or NULL if the checkpoint does not
- * have it. Sets *name (own) to the name of the tensor, or to NULL if out of memory. */
+/* Returns the tensor with part s of the rows of a table, or NULL if the checkpoint does not have
+ * this tensor. Sets *name (own) to the name of the tensor, or to NULL if out of memory. */
 static const osh_ckpt_tensor *table_find(osh_ctx *cx, char **name, const osh_builder *b,
                                          const char *module, const char *leaf, int64_t s)
 {
@@ -214,7 +214,7 @@ static const osh_ckpt_tensor *table_find(osh_ctx *cx, char **name, const osh_bui
     return *name ? osh_checkpoint_find(b->ck, *name) : NULL;
 }
 
-/* Adds the rows of the tensor t to the table w. */
+/* Appends the rows of the tensor t to the table w. */
 static osh_status table_add(osh_ctx *cx, const osh_builder *b, osh_weight *w, const char *name,
                             const osh_ckpt_tensor *t)
 {
@@ -247,7 +247,7 @@ osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *
     if (!w || !name) OSH_TRY(OSH_E_NOMEM);
     *w = (osh_weight){.ndim = 2, .dtype = OSH_DTYPE_NONE, .by_rows = OSH_DTYPE_NONE, .tensor = -1,
                       .shape = {0, width}};
-    *index = g->n_weights++; // an incomplete weight is counted, too, for osh_graph_free
+    *index = g->n_weights++; // osh_graph_free also frees an incomplete weight
     w->name = osh_strdup(cx, name);
     if (!w->name) OSH_TRY(OSH_E_NOMEM);
     if (!t)

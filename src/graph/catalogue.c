@@ -1,7 +1,7 @@
-/* catalogue.c - recognizes Linears that the general rules for names (kind.c) do not recognize, such
- * as Linears of vision towers and projectors. The record of the model_type lists them in "towers"
- * (models/). The lists come from the classes of transformers. scripts/compare_families.py compares
- * them with LLM Compressor. */
+/* catalogue.c - recognizes Linears whose names the general rules (kind.c) do not recognize.
+ * Examples are Linears of vision towers and projectors. The record of the model_type (models/)
+ * lists these names in "towers". The lists come from the classes of transformers.
+ * scripts/compare_families.py compares them with LLM Compressor. */
 #include "base/name.h"
 #include "graph/kind.h"
 

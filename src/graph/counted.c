@@ -1,4 +1,4 @@
-/* counted.c - copies those rows of a value that count in statistics. */
+/* counted.c - copies the rows of a value that count in statistics. */
 #include "graph/counted.h"
 
 static bool row_is_zero(const char *row, size_t n)
@@ -6,7 +6,7 @@ static bool row_is_zero(const char *row, size_t n)
     return !row[0] && !memcmp(row, row + 1, n - 1);
 }
 
-/* Copies row `from` of x to row `to` of the tensor. */
+/* Copies row `from` of x to row `to` of the tensor `of`. */
 static void row_copy(osh_tensor *t, int64_t to, const osh_tensor *x, int64_t from)
 {
     size_t n = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);

@@ -3,24 +3,25 @@
 #define OSH_COUNTED_H
 #include "graph/exec.h"
 
-/* The selected rows of a value of a batch. */
+/* The selected rows of one value of a batch. */
 typedef struct osh_counted {
-    /* x: the selected rows. original: the same rows in the original model, or NULL. */
+    /* x: copies of the selected rows. original: copies of these rows of the value in the original
+     * model, or NULL. */
     osh_tensor *x, *original; // own
-    osh_batch part;           // view: seqs, n_tokens and first_sample of the selected rows
+    osh_batch part; // view: batch with seqs, n_tokens and first_sample of the selected rows
     int64_t *offsets;         // own
 } osh_counted;
-typedef struct osh_counting { // a rule that selects rows
+typedef struct osh_counting { // a rule that selects rows of a value
     const uint8_t *counted; // view [rows]: 1 for rows that count, else 0; NULL: all rows count
-    bool routed;            // true if rows whose elements are all 0 do not count
+    bool routed;            // true if rows in which all elements are 0 do not count
 } osh_counting;
-/* Copies the rows of x that count, and the same rows of `original`. original: the value in the
- * original model, or NULL. All tensors are in host memory. */
+/* Copies the rows of x that `which` selects. Copies the rows at the same positions of `original`,
+ * which is the value in the original model, or NULL. All tensors are in host memory. */
 osh_status osh_counted_new(osh_ctx *cx, osh_counted *out, const osh_tensor *x,
                            const osh_tensor *original, const osh_batch *b,
                            const osh_counting *which);
 void osh_counted_deinit(osh_ctx *cx, osh_counted *c);
 /* Returns an upper bound of the host bytes of an osh_counted, with the allocator's overhead.
- * row_bytes: bytes of a row. original: true if rows of the original model are copied, too. */
+ * row_bytes: bytes of one row. original: true if rows of the original model are copied, too. */
 size_t osh_counted_bytes(size_t row_bytes, int64_t n_tokens, int64_t n_samples, bool original);
 #endif

@@ -1,5 +1,6 @@
-/* device_peaks.c - records the execution of a range of nodes as a list of steps (device_peaks.h).
- * Then simulates the list in an arena for a number of tokens. */
+/* device_peaks.c - predicts the device memory of a range of nodes. Records the execution of the
+ * nodes as a list of steps (device_peaks.h). Then simulates these steps in an arena for a number of
+ * tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -11,12 +12,12 @@
 #include "graph/routed.h"
 #include "ops/device_ops.h"
 
-/* One step of the list. The lists of equal layers must have equal bytes. So the struct has no
- * padding. It also has no indices of nodes or values, because they differ between equal layers. */
+/* One step of the list. Two equal layers must have equal bytes in their lists. So the struct has no
+ * padding, and it has no indices of nodes or values, which differ between equal layers. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* slot: number of the block, in the order of allocation. ACT_NODE: index in `scratches`.
-     * ACT_MIXTURE: number of experts. */
+    /* slot: number of the block, in the order of allocation. For ACT_NODE, slot is an index in
+     * `scratches`. For ACT_MIXTURE, slot is the number of experts. */
     int32_t kind, slot;
     /* ACT_TAKE: the block has `a` bytes per token plus `b` bytes.
      * ACT_TOUCH: the step needs `b` bytes of scratch.
@@ -25,10 +26,10 @@ typedef struct act {
     int64_t a, b;
 } act;
 
-typedef struct scratch { // properties of a node that decide how much scratch it needs
+typedef struct scratch { // properties of a node that decide the bytes of its scratch
     const osh_op *op;    // view
     const void *attr;    // view
-    /* The embedding table of a lookup op (picked.h); NULL: the op is no lookup. */
+    /* The table of a lookup op (picked.h). NULL: the node is no lookup. */
     const osh_weight *rows; // view
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
@@ -37,23 +38,23 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: has room for room_acts steps; the first n_acts are the list
+    act *acts;          // own [room_acts]: the list has the first n_acts steps
     size_t n_acts, room_acts;
-    scratch *scratches; // own: [room_scratches], all different
+    scratch *scratches; // own [room_scratches]: no two are equal
     size_t n_scratches, room_scratches;
-    /* [values] True for values that exist at the current node. All entries are false between
-     * walks. */
+    /* [values] True for values that exist at the current node of a walk. Between walks, all entries
+     * are false. */
     bool *here;         // own
-    int32_t *slot;      // own [values]: number of the block of each value
-    /* The values that exist before the first node, because the caller passes them in. */
+    int32_t *slot;      // own [values]: number of the block that has the value
+    /* The values that the caller passes in, which exist before the first node runs. */
     const osh_exec_brought *in; // view
     bool grown;         // true if a block was allocated after the last step ACT_TOUCH
     /* n_slots: number of blocks in the list.
-     * routes: number of the block that lists the rows of each expert; -1: none. */
+     * routes: number of the block with the lists of the rows of the experts; -1: none. */
     int32_t n_slots, routes;
-    osh_status failed;  // error from a callback that cannot return a status
-    XXH128_hash_t hash; // hash of the list of the last walk
-    osh_map *known; // own: maps (hash of a list, number of tokens) to an index in `placed`
+    osh_status failed;  // error in a callback that cannot return a status
+    XXH128_hash_t hash; // hash of the steps of the last walk
+    osh_map *known; // own: maps a pair (hash of a list, number of tokens) to an index in `placed`
     placed *placed;     // own [room_placed]: results of the simulations
     size_t n_placed, room_placed;
 };
@@ -89,8 +90,8 @@ int64_t osh_device_peaks_placed(const osh_device_peaks *p) { return (int64_t)p->
 
 /* ---- list of steps ---- */
 
-/* Reserves memory for one more item in the array *items (own) of n items. *room: number of items
- * that the array has memory for. bytes: bytes of an item. */
+/* Makes room for one more item in the array *items (own), which has n items of `bytes` bytes each.
+ * *room: number of items for which the array has memory. */
 static osh_status items_grow(osh_ctx *cx, void **items, size_t *room, size_t n, size_t bytes)
 {
     if (n < *room) return OSH_OK;
@@ -113,8 +114,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a step ACT_TOUCH (read the extent of the arena) to the list. A step of 0 bytes is not needed
- * if no block was allocated after the last ACT_TOUCH, because the extent has not grown. */
+/* Adds a step that reads the extent of the arena to the list. An ACT_TOUCH of 0 bytes is left out
+ * if no block was allocated after the last step of this kind, because the extent has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -160,7 +161,7 @@ done:
     return rc;
 }
 
-/* ---- the walk over the nodes, which makes the list ---- */
+/* ---- walk over the nodes, which makes the list ---- */
 
 static void peaks_gone(osh_ctx *cx, osh_walk *w, int v)
 {
@@ -184,7 +185,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    // an earlier execution of the nodes may have kept the value; it is then freed first
+    // if an earlier execution of the nodes has kept the value, it is freed first
     osh_status rc = value_go(cx, p, v);
     return rc ? rc : value_appear(cx, p, v);
 }
@@ -236,7 +237,7 @@ static osh_status peaks_observed(osh_ctx *cx, osh_walk *w, int first, int end)
     int each = OSH_EXPERT_NODES + 1, n = (end - first) / each;
     const osh_value *in = &g->values[g->nodes[first].in[0]];
     int glu = first + 1 + OSH_EXPERT_GLU, of = g->nodes[glu].out[0];
-    int32_t slot; // the block of the activations
+    int32_t slot; // number of the block with the activations
     int64_t hook = 0;
     OSH_TRY(act_take(cx, p, &slot, (act){ACT_TAKE, 0, (int64_t)osh_value_bytes(g, of), 0}));
     OSH_TRY(act_touch(cx, p, (act){ACT_MIXTURE, n, in->width, g->values[of].width}));
@@ -256,7 +257,7 @@ static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks
                                          .gone = peaks_gone, .routes = peaks_routes,
                                          .mixture = peaks_mixture, .observed = peaks_observed};
 
-/* Begins the list with the blocks that exist before the first node. These are the ids of the batch,
+/* Begins the list with the blocks that exist before the first node runs. These are the token ids,
  * the values that the caller passes in, and the array with the positions of non-finite elements. */
 static osh_status peaks_list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                    osh_exec_values of, int32_t *found)
@@ -313,7 +314,7 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
     return bytes;
 }
 
-enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
+enum { WITHOUT_END = 62 }; // log2 of the size of an arena without a limit
 
 static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p,
                                    int64_t n_tokens)

@@ -11,19 +11,20 @@
 #include "graph/exec.h"
 
 typedef struct osh_device_peaks osh_device_peaks;
-/* Makes an object for the graph g. *out has a view of g, so g must outlive *out. */
+/* Makes an object that predicts peaks for the graph g. *out keeps a view of g, so g must outlive
+ * *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
-/* Walks over the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until
- * the next walk. The function does not read in->lent. */
+/* Walks over the nodes of `s` and makes the list of steps, which osh_device_peaks_at uses until the
+ * next walk. Ignores in->lent. */
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
-/* Simulates the list for n_tokens tokens.
- * *peak: set to the largest number of bytes that blocks at the short-lived end of the arena need.
- * It includes the ids of the batch and the gaps between blocks.
+/* Simulates the list of steps for n_tokens tokens.
+ * *peak: set to the largest number of bytes that blocks at the short-lived end of the arena need,
+ * with the ids of the batch and the gaps between blocks.
  * *left: set to the bytes of the values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);
-/* Returns the number of simulations so far. */
+/* Returns the number of simulations that the object has made. */
 int64_t osh_device_peaks_placed(const osh_device_peaks *p);
 #endif

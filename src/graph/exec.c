@@ -15,34 +15,35 @@
 /* ---- state of a run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
-    int route;         // index of the router's output value
+    int route;         // index of the router's output value in the graph
     osh_tensor *lists; // own: I32 [E + E N] for E experts and N tokens; NULL: not computed yet
-    int32_t *n;        // own [E]: number of rows of each expert
+    int32_t *n;        // own [E]: number of rows that each expert gets
 } device_routes;
 
 typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* Hooks of the whole batch; NULL: no hooks, or this struct runs a single sample. */
+    /* Hooks for values of the whole batch. NULL if there are no hooks, or if this struct runs one
+     * sample. */
     const osh_exec_hooks *hooks; // view
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // nodes [first, first + n)
-    osh_expert_rows routed; // own: rows of the current expert, in host memory
+    osh_expert_rows routed; // own: lists of the rows of the current expert, in host memory
     device_routes gpu;      // own
-    /* Index of the first non-finite element of each output, I64 [n, OSH_OP_MAX_OUT] on the device.
-     * NULL if nodes run on the host. */
+    /* For each output of the nodes, the index of its first non-finite element: I64 [n,
+     * OSH_OP_MAX_OUT] on the device. NULL if nodes run on the host. */
     osh_tensor *found; // own
-    bool again;        // true while the nodes run a second time, to find the first non-finite value
+    bool again;        // true while the nodes run again to find the first non-finite value
 } job;
 
-/* Byte with which `found` is filled at the beginning. An I64 of these bytes is larger than any
- * index, and means that the output has no non-finite element. */
+/* All bytes of job.found have this value before the nodes run. An I64 of these bytes is larger than
+ * any index. It means that the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
-/* True if the value is masked. Then each node that reads the value may skip rows. But if a node
- * does not skip a row with a non-finite element, its output is non-finite. */
+/* True if the value is masked: each node that reads the value may skip rows of it. If a reader does
+ * not skip a row with a non-finite element, the output of the reader is non-finite. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -55,8 +56,8 @@ static bool is_masked(const osh_graph *g, int v)
     return any;
 }
 
-/* Fails with the sample, token and channel of a non-finite element. at: index of the element in
- * output k of the node. */
+/* Fails with a message that names the sample, the token and the channel of a non-finite element.
+ * at: index of the element in output k of the node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -68,9 +69,9 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if the value v need not be checked, because a later check finds its non-finite elements. For
- * this, a node that runs must read v, and its output must be non-finite if v is. A chain of such
- * nodes ends with a value that is checked. */
+/* True if the value v need not be checked, because a later check finds its non-finite elements.
+ * This is so if some node that runs reads v and makes a non-finite output from a non-finite v. A
+ * chain of such nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -78,7 +79,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert does not count, because it may skip the row with the non-finite element. */
+        /* a node of an expert may skip the row with the non-finite element */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -87,23 +88,22 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the address of the element of j->found for output k of a node, or NULL if nodes run on
- * the host. */
+/* Returns the address in j->found for output k of a node, or NULL if nodes run on the host. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks output k of a node for non-finite elements. On a device, the result is stored in j->found,
- * and the host does not wait for the check. On a device, only the rows a->rows are checked; if
- * a->rows is NULL, all rows are checked. */
+/* Checks output k of a node for non-finite elements. On the host, a non-finite element is an error.
+ * On a device, a kernel writes the index of the first one to j->found, and the host does not wait.
+ * The kernel checks only the rows a->rows; if a->rows is NULL, it checks all rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    // true if a hook may have changed the input of a Linear
+    // true if a hook may replace inputs of Linears, which can hide a non-finite element
     bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
@@ -132,7 +132,7 @@ done:
 static osh_status read_findings(osh_ctx *cx, const job *j)
 {
     osh_status rc = OSH_OK;
-    int64_t *at = NULL, nothing; // own: copy of `found` on the host
+    int64_t *at = NULL, nothing; // at: own, copy of j->found on the host
     if (!j->found) goto done;
     memset(&nothing, NOTHING_FOUND, sizeof nothing);
     OSH_NEW(cx, at, j->n * OSH_OP_MAX_OUT);
@@ -145,7 +145,8 @@ done:
     return rc;
 }
 
-/* Finds the rows that are routed to the node's expert. Gathers these rows of the node's inputs. */
+/* Lists the rows that are routed to the node's expert, and gathers these rows of the inputs of the
+ * node. Sets the gathered rows in *a. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +158,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* such a value already has only the rows of the expert */
+        /* the output of a routed node already has only the rows of the expert */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -167,7 +168,8 @@ done:
     return rc;
 }
 
-/* Allocates the tensor of value v. If an earlier run has kept a tensor of v, frees it first. */
+/* Allocates the tensor of value v with `rows` rows. If an earlier execution kept a tensor of v,
+ * frees that tensor first. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -202,8 +204,8 @@ done:
     return rc;
 }
 
-/* Returns the list of rows that are routed to an expert, in device memory. from: index of the node
- * that selects the expert (moe_combine or routed_rows). */
+/* Returns the list (in device memory) of the rows that are routed to an expert. from: index of the
+ * node that selects the expert (moe_combine or routed_rows). */
 static osh_op_rows expert_rows_on_device(const job *j, int from)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[from].attr)->expert;
@@ -212,8 +214,8 @@ static osh_op_rows expert_rows_on_device(const job *j, int from)
                          j->gpu.n[expert]};
 }
 
-/* Sets *e to the weights and the rows of the expert whose gate is node `first`, and to its entries
- * of j->found. n_weights: 3, or 2 if the weight of down is not needed. */
+/* Fills *e for the expert whose gate is node `first`: its weights, its rows, and the address of its
+ * findings in j->found. n_weights: 3, or 2 if the weight of down is not needed. */
 static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first,
                               int n_weights)
 {
@@ -269,7 +271,7 @@ done:
     return rc;
 }
 
-/* Calls the hook for value v, which has the tensor x and the rows of an expert. */
+/* Calls the hook for value v of an expert. x: the tensor of v. rows: the rows of the expert. */
 static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *x,
                             const osh_op_rows *rows)
 {
@@ -281,8 +283,9 @@ static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *
     return rc;
 }
 
-/* Computes the activations of experts, whose rows are at most those of the batch, to f [N, F].
- * Calls the hook for the inputs and the activations of each expert. gate: the first gate. */
+/* Computes the activations of n experts to f [N, F]. Together, these experts have at most as many
+ * rows as the batch. Calls the hook for the input and the activations of each expert. gate: index
+ * of the first gate. */
 static osh_status observe_round(osh_ctx *cx, const osh_walk *w, const osh_mixture_expert *experts,
                                 int n, int gate, osh_tensor *f)
 {
@@ -314,7 +317,8 @@ static osh_status run_observed(osh_ctx *cx, osh_walk *w, int first, int end)
     int gate = first + 1, each = OSH_EXPERT_NODES + 1, n = (end - first) / each;
     int glu = j->g->nodes[gate + OSH_EXPERT_GLU].out[0];
     osh_mixture_expert *experts = NULL; // own
-    osh_tensor *f = NULL;               // own: activations of a round
+    /* own: activations of some experts, which together have at most n_tokens rows */
+    osh_tensor *f = NULL;
     OSH_NEW(cx, experts, n);
     for (int e = 0; e < n; e++)
         OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each, 2));
@@ -335,9 +339,9 @@ done:
     return rc;
 }
 
-/* Replaces the output v of a routed node, which has only the rows of its expert, by a tensor for
- * the whole batch. Puts the rows at their positions in the batch. Does nothing if only routed nodes
- * read v and v is not kept. */
+/* Spreads the output v of a routed node over the whole batch. v has only the rows of the node's
+ * expert; the new tensor has them at their positions in the batch. Does nothing if only routed
+ * nodes read v and v is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -347,8 +351,8 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* The rows that are not routed to the expert need no zeros if v is masked: all readers skip
-     * them. */
+    /* All readers of a masked value skip the rows that are not routed to the expert. So these rows
+     * need no zeros if v is masked. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -358,15 +362,15 @@ done:
     return rc;
 }
 
-/* Reads the rows of the node's table (weight 0) that the tokens of the batch need, and sets them in
- * *a. */
+/* Reads the table rows (of weight 0) that the node needs for the tokens of the batch. Sets *a to
+ * these rows and their ids. */
 static osh_status node_pick(osh_ctx *cx, const job *j, const osh_node *n, osh_op_args *a,
                             osh_picked *rows)
 {
     osh_status rc = OSH_OK;
     const osh_weight *w = &j->g->weights[n->w[0]];
     osh_picked_ids ids = {j->b->ids, j->b->n_tokens, j->b->device};
-    int32_t *own = NULL; // own: for an op that computes the row ids itself
+    int32_t *own = NULL; // own: row ids, if the op computes them from the token ids
     if (n->op->row_ids) {
         osh_tensor table = osh_tensor_view(w->by_rows, 2, w->shape, NULL);
         ids.n *= osh_picked_each(j->g, n);
@@ -383,8 +387,8 @@ done:
     return rc;
 }
 
-/* Sets the inputs and weights in *a. For a lookup op (embedding), also reads the needed rows of the
- * table into *rows, which the caller must free. */
+/* Sets the inputs and the weights of the node in *a. For a lookup op (embedding), also reads the
+ * table rows that the batch needs into *rows, which the caller must free. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -416,7 +420,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
-    bool finite = false; // true if the kernel itself found that out[0] is finite
+    bool finite = false; // true if the kernel itself has checked that out[0] is finite
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs, .finite = &finite};
     if (j->b->pasts) a.past = &j->b->pasts[node];
     osh_picked rows = {0}; // own
@@ -434,13 +438,13 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         int v = n->out[k];
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
-        /* The output gets a new tensor, or the tensor at `from`. */
+        /* The output is stored in a new tensor, or in the tensor *from. */
         if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
     }
-    /* A value that stays in memory may be copied as a whole. So the rows that the kernel does not
-     * write are zeros, as in the output of a routed_rows node. */
+    /* The kernel writes only the rows of the expert. If the output is kept, it may be copied as a
+     * whole. So its other rows are set to zero, as in the output of a routed_rows node. */
     if (expert >= 0 && !osh_walk_is_routed(walk, node) && osh_walk_keeps(walk, n->out[0]))
         OSH_TRY(osh_tensor_zero(cx, a.out[0]));
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
@@ -456,8 +460,8 @@ done:
     return rc;
 }
 
-/* Sets *q to the tensors for the kernel that computes gate, up and glu together. Returns false if a
- * tensor is missing or is not BF16. */
+/* Sets *q to the tensors for the kernel that computes gate, up and glu together. first: index of
+ * the first of these nodes. Returns false if a tensor is missing or is not BF16. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -472,8 +476,9 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* Runs gate, up and glu as one kernel. Sets *done to false if the output is not finite. The caller
- * must then run the nodes one by one, to get an error that names the node. */
+/* Runs gate, up and glu as one kernel. Sets *done to false if the kernel cannot run, or if its
+ * output is not finite. The caller must then run the nodes one by one, so that an error names its
+ * node. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
@@ -498,13 +503,13 @@ done:
 
 /* ---- nodes that run sample by sample ---- */
 
-typedef struct lanes { // state while nodes run on a batch sample by sample
+typedef struct lanes { // state of a batch whose nodes run sample by sample
     const osh_walk *walk;
     const job *j;
     int first, end;   // nodes [first, end)
 } lanes;
 
-/* Sets *out to a view of the rows of one sample in x, a value of the whole batch b. */
+/* Sets *out to a view of the rows of one sample in x. x: a value of the batch b. */
 static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b,
                             int64_t sample)
 {
@@ -519,8 +524,8 @@ done:
     return rc;
 }
 
-/* Fills the batch `lane`, which has one sample, with views of the whole batch. They are the
- * sample's rows in the inputs of the nodes, and in the outputs that later nodes read. */
+/* Prepares the batch `lane` for one sample of the whole batch. Its values become views of the
+ * sample's rows: the inputs of the nodes, and the outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -611,8 +616,8 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
 }
 
 /* Handles non-finite values after the last node. On a device, the first execution checks only some
- * values. If one of them is not finite, all nodes run again with a check of every value, to find
- * the first non-finite value. Values that the caller passed in exist until then. */
+ * values. If a checked value is not finite, all nodes run again, and every value is checked to find
+ * the first non-finite value. The values that the caller passed in exist until then. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -626,7 +631,7 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* The second execution found nothing, so the error of the first execution is returned. */
+    /* The second execution found no non-finite value, so the first error is returned. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
@@ -658,7 +663,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // the ids are brought by every batch
+    int ids = s->g->input_ids; // the caller passes in the token ids of every batch
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

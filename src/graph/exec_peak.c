@@ -1,5 +1,6 @@
-/* exec_peak.c - predicts the host bytes of osh_exec_run. It walks over the nodes with exec_walk.c,
- * like exec.c, but its callbacks only count bytes. device_peaks.c does the same for a device. */
+/* exec_peak.c - predicts the host bytes of osh_exec_run. Walks over the nodes with exec_walk.c like
+ * exec.c does, but its callbacks only count bytes. device_peaks.c predicts the bytes on a
+ * device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -9,8 +10,8 @@
 
 #include "ops/gated.h"
 
-/* If nodes run sample by sample, a value has one block for each sample. Together, these blocks are
- * larger than one block for all samples: by at most this number of bytes for each sample. */
+/* If nodes run sample by sample, a value has one block for each sample. The sum of these blocks is
+ * larger than one block for all samples, by at most this number of bytes for each sample. */
 enum { PAGE = 4096 };
 
 typedef struct tally {
@@ -21,11 +22,11 @@ typedef struct tally {
     const osh_exec_brought *in;  // view
     const osh_exec_batch *batch; // view
     bool *here;       // view [values]: true for values that exist at the current node
-    /* [values] True for values of one sample that exist at the current node. All entries are false
-     * between uses. */
+    /* [values] True for values of one sample that exist at the current node. Between uses, all
+     * entries are false. */
     bool *lane;       // view
     int n_here;
-    size_t views;     // bytes of the views (tensor structs) of one thread
+    size_t views;     // bytes of the views (tensor structs) that one thread makes
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -41,8 +42,8 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     int64_t past = t->batch && n->op->next ? t->batch->past : 0;
     if (n->op->scratch)
         scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens + past, t->n_threads);
-    /* The scratch is allocated in at most 2 n_threads + 4 blocks. Each may need up to a page
-     * more. */
+    /* Ops allocate their scratch in at most 2 n_threads + 4 blocks. Each block may need up to a
+     * page more than its bytes. */
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }
 
@@ -52,7 +53,7 @@ static size_t tally_value_bytes(const tally *t, int v)
     return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
-/* Raises the peak to the bytes of the existing values plus `more`. */
+/* Raises the peak to the bytes of the existing values plus `more` bytes, if this sum is larger. */
 static void tally_touch(tally *t, size_t more)
 {
     size_t now = t->live + more;
@@ -90,20 +91,21 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    /* An earlier execution of the nodes may have kept the value. It is then removed first. */
+    /* If an earlier execution of the nodes has kept the value, that value is removed first. */
     count_gone(cx, w, v);
     tally_appear(w->user, v);
     return OSH_OK;
 }
 
-static void count_lane_scratch(tally *t, size_t scratch) // adds scratch of one sample
+/* counts the scratch of one sample on each thread */
+static void count_lane_scratch(tally *t, size_t scratch)
 {
     size_t threads = (size_t)t->batch->n_threads;
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Counts the bytes of a node. If nodes run sample by sample, a value has one block for each sample,
- * but it is counted as one block here. count_lane_scratch adds a page for each sample. */
+/* Counts the bytes of a node. If nodes run sample by sample, a value has one block for each sample.
+ * It is counted as one block here, and count_lane_scratch adds a page for each sample. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;

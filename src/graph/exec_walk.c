@@ -1,5 +1,5 @@
-/* exec_walk.c - walks over the nodes of one osh_exec_run in order. A value is freed after the last
- * of these nodes that reads it. */
+/* exec_walk.c - walks over the nodes of one call of osh_exec_run, in order. A value is freed after
+ * the last node of the call that reads it. */
 #include "graph/exec_walk.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* True if only few threads would be idle while the last samples run. */
+    /* The condition is true if only few threads are idle while the last samples run. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node always runs on the whole batch. Such a node reads the rows of a table, or of an
- * expert, for all samples together. */
+/* True if the node always runs on the whole batch. These are nodes that read rows of a table or
+ * rows of an expert, because they read the rows for all samples together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
@@ -43,9 +43,9 @@ static bool is_read(const osh_exec_span *s, int value, int from)
     return false;
 }
 
-/* True if a value that nodes before `end` make sample by sample must exist for the whole batch. It
- * must if it is kept, if later nodes read it, or if it belongs to a pair of original and quantized
- * value. */
+/* True if a value must exist for the whole batch, although nodes before `end` make it sample by
+ * sample. This is so if the value is kept, or if nodes from `end` on read it. It is also so if the
+ * value has a counterpart in the original or in the quantized model. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -76,7 +76,7 @@ bool osh_walk_keeps(const osh_walk *w, int v)
 }
 
 /* True if the node, or the hook for its output, needs the lists of routed rows on a device. Sets
- * *from to the node that selects the expert: a moe_combine or routed_rows node. */
+ * *from to the node that selects the expert (a moe_combine or routed_rows node). */
 static bool needs_lists(const osh_walk *w, int node, int *from)
 {
     const osh_node *n = &w->s.g->nodes[node];
@@ -86,7 +86,7 @@ static bool needs_lists(const osh_walk *w, int node, int *from)
     return *from >= 0;
 }
 
-/* True if the node reads only the rows of v that are routed to the expert of v. */
+/* True if the node reads only those rows of v that are routed to the expert of v. */
 static bool reads_few_rows(const osh_walk *w, int node, int v)
 {
     const osh_node *n = &w->s.g->nodes[node];
@@ -122,7 +122,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
-/* Finds, for each value, the last node of this osh_exec_run that reads it. */
+/* Finds the last node of the walk that reads each value, and sets w->last. */
 static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -134,7 +134,7 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
-    // the hook for a value also reads the corresponding value of the original model
+    // the hook for a value also reads the counterpart of the value in the original model
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
@@ -161,8 +161,8 @@ static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
     w->acts->gone(cx, w, v);
 }
 
-/* Finishes a node: calls the hook for the outputs of the node (only if `tell` is true). Then frees
- * the values that no later node of this osh_exec_run reads. */
+/* Finishes a node. If `tell` is true, calls the hook for the outputs of the node. Then frees the
+ * values that no later node of the walk reads. */
 static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
 {
     osh_status rc = OSH_OK;
@@ -178,8 +178,8 @@ done:
     return rc;
 }
 
-/* On a device, makes the lists of the rows of all experts of a router, unless the lists exist
- * already. They are freed after the last node that needs them. from: the node that selects an
+/* On a device, lists the rows of all experts of a router, unless these lists exist already.
+ * close_routes frees the lists after the last node that needs them. from: a node that selects an
  * expert of the router. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int from)
 {
@@ -216,8 +216,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if the nodes from `first` on are the Linears gate and up, in any order, and their glu. Both
- * Linears must read one value, and the glu must be the only reader of their outputs. */
+/* True if the three nodes from `first` on are the Linears gate and up, in any order, and their glu.
+ * Both Linears must read the same value, and only the glu may read their outputs. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
@@ -263,9 +263,9 @@ done:
     return rc;
 }
 
-/* Returns the end of the mixture (experts that run at once, routed.h) that begins at node `first`.
- * Returns `first` if no mixture begins there. All nodes of a mixture must run. Only its last
- * output, the sum of the experts, may be kept. */
+/* Returns the end of the mixture (experts that run at once, routed.h) that begins at node `first`,
+ * or `first` if no mixture begins there. All nodes of the mixture must run. Only its last output,
+ * the sum of the experts, may be kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first, gate = osh_expert_first(w->s.g, first);
@@ -290,9 +290,9 @@ done:
     return rc;
 }
 
-/* Returns the end of the experts that begin at node `first`, if all of them are observed at once:
- * routed_rows, gate, up and glu run on the rows of the expert, and down and combine do not run.
- * Otherwise returns `first`. */
+/* Returns the end of the experts that begin at node `first`, if all of them can be observed at
+ * once. For this, routed_rows, gate, up and glu of each expert must run on the rows of the expert,
+ * and down and combine must not run. Otherwise returns `first`. */
 static int observed_end(const osh_walk *w, int first)
 {
     int gate = osh_expert_first(w->s.g, first), whole = first, end = first, from;
@@ -307,8 +307,8 @@ static int observed_end(const osh_walk *w, int first)
     return whole > first && needs_lists(w, first, &from) ? whole : first;
 }
 
-/* Observes the experts of nodes [first, end). Calls the hook only for the inputs of gate and up,
- * and of down. */
+/* Observes the experts of the nodes [first, end) at once. Calls the hook only for the input of gate
+ * and up, and for the input of down. */
 static osh_status experts_observe(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;
@@ -340,8 +340,8 @@ done:
     return rc;
 }
 
-/* Walks over the nodes [first, end) sample by sample. last: the last of these nodes that runs. The
- * hook is called only for the outputs of `last`. */
+/* Walks over the nodes [first, end) sample by sample. last: index of the last of these nodes that
+ * runs. Calls the hook only for the outputs of node `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;
@@ -416,7 +416,7 @@ done:
     return rc;
 }
 
-/* ---- nodes that must run ---- */
+/* ---- nodes that must run to make wanted values ---- */
 
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want)
 {
@@ -426,7 +426,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* a node must also run if a later node that runs reads its output */
+            /* a node must also run if a later node that must run reads its output */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

@@ -1,6 +1,6 @@
-/* exec_walk.h - defines the order of events while nodes run. A value is made; the hook is called
- * for a value (told); a value is freed (gone). exec.c runs the nodes in this order, and exec_peak.c
- * counts bytes in this order. So the predicted bytes agree with the run.
+/* exec_walk.h - defines the order of events while nodes run. The events of a value are: it is made;
+ * the hook is called for it (told); it is freed (gone). exec.c runs the nodes in this order, and
+ * exec_peak.c counts bytes in this order. So the prediction agrees with the run.
  *
  *   q = linear(a); k = linear(a); s = attention(q, k)
  *   brought a: told         node k: made, told, a gone
@@ -11,31 +11,32 @@
 
 typedef struct osh_walk osh_walk;
 typedef struct osh_walk_acts {
-    /* Returns the first value v >= from that the caller has passed in, or s.of.v1 if there is
-     * none. */
+    /* Returns the first value v >= from that the caller of osh_exec_run passed in, or s.of.v1 if
+     * there is none. */
     int (*brought)(const osh_walk *w, int from);
-    /* Calls the hook for a value that exists and will be read next. */
+    /* Calls the hook for a value that exists and that nodes will read. */
     osh_status (*told)(osh_ctx *cx, osh_walk *w, int value);
-    /* Allocates the value for the whole batch, before nodes fill it sample by sample. */
+    /* Allocates a value for the whole batch, before nodes fill it sample by sample. */
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value);
-    /* Allocates the outputs of the node and runs the node. */
+    /* Allocates the outputs of one node and runs the node. */
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);
-    /* Runs two Linears and their glu as one kernel, which makes the output of the glu. Sets *done
-     * to false if the nodes must run one by one. */
+    /* Runs two Linears and their glu as one kernel, which makes only the output of the glu. first:
+     * index of the first Linear. Sets *done to false if the nodes must run one by one. */
     osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
     /* Runs the nodes [first, end) sample by sample. Calls osh_walk_lane for each sample. */
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
     /* Frees a value that no later node reads. Does nothing if the value does not exist. */
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);
-    /* Called after all nodes have run, unless it is NULL. */
+    /* Finishes the run after all nodes have run. May be NULL. */
     osh_status (*over)(osh_ctx *cx, osh_walk *w);
-    /* On a device, lists the rows of each expert. route: index of the router's output value, or -1.
-     * First frees the previous lists. If `route` is -1, only frees them. */
+    /* On a device, frees the lists of the rows of each expert. Then makes new lists from the
+     * router's output. route: index of this output value; -1: make no new lists. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
-    /* Runs the experts of the nodes [first, end) at once, and makes the sum of their outputs. */
+    /* Runs the experts of the nodes [first, end) at once, and makes only the sum of their
+     * outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
     /* On a device, computes the activations of the experts of the nodes [first, end) at once. Calls
-     * the hook for the input and the activations of each expert. */
+     * the hook for the input and for the activations of each expert. */
     osh_status (*observed)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 
@@ -45,20 +46,21 @@ struct osh_walk {
     osh_exec_span s;   // nodes to run; the caller also sets s.of
     bool by_sample;    // true if nodes may run sample by sample
     const bool *seen;  // view: as in osh_exec_hooks
-    /* True for values that are made sample by sample and that later nodes read, [values]. All
-     * entries are false before the run. */
+    /* [values] True for values that are made sample by sample and that later nodes read. Before the
+     * run, all entries are false. */
     bool *outer;       // view
-    bool tells;        // true if the hook is called for outputs of nodes
-    /* True on a device. Outputs then do not reuse the memory of inputs, and values that the caller
+    bool tells;        // true if finish_node may call the hook for outputs of nodes
+    /* True on a device. Outputs then do not reuse the memory of inputs. The values that the caller
      * passed in exist until all nodes have run. */
     bool on_device;
-    /* True if the walk is for one sample. The values in s.keep then exist for the whole batch. */
+    /* True if the walk runs one sample. The values v with s.keep[v] then exist for the whole
+     * batch. */
     bool lane;
-    int route; // on a device: router output for which `routes` was called; -1: none
-    int *last;         // own [values of s.of]: last node of the run that reads the value; -1: none
+    int route; // on a device: router output whose lists of rows exist; -1: none
+    int *last;         // own [values of s.of]: last node of the walk that reads the value; -1: none
 };
-/* Walks over those nodes of w->s that run, and calls the callbacks. The caller must set acts, user,
- * s, by_sample, seen and outer. */
+/* Walks over the nodes of w->s that must run, and calls the callbacks. The caller must set the
+ * members acts, user, s, by_sample, seen and outer. */
 osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
 /* Walks over the nodes [first, end) for one sample. user: data for the callbacks of this sample. */
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);
@@ -66,21 +68,22 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 {
     return !w->s.run || w->s.run[node - w->s.first];
 }
-/* True if the node runs only on the rows of its expert. */
+/* True if the node runs only on the rows of its expert (osh_exec_span.routed). */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* On a device: returns the node that selects the expert (moe_combine or routed_rows) if the node
- * computes only the rows of an expert. Returns -1 if the node computes all rows. A routed_rows node
- * or a node after it computes only these rows if no later node and no hook reads other rows. This
- * does not depend on which values are kept, so it does not depend on the budget. */
+/* If the node computes only the rows of an expert on a device, returns the node that selects the
+ * expert (moe_combine or routed_rows). Otherwise returns -1. A routed_rows node and the nodes after
+ * it compute only these rows if no later node and no hook reads other rows. The result does not
+ * depend on which values are kept, so it does not depend on the budget. */
 int osh_walk_rows_of(const osh_walk *w, int node);
-bool osh_walk_keeps(const osh_walk *w, int v); // true if the value exists after the pass
-/* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
- * glu. */
+bool osh_walk_keeps(const osh_walk *w, int v); // true if the value must exist after the last node
+/* Three consecutive nodes that can run as one kernel: the Linears gate and up, and their glu at
+ * offset OSH_GATED_GLU. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
-/* osh_walk_out returns the storage of output k of a node. OF_BATCH: the rows of the sample in a
- * value of the whole batch. OF_INPUT: the tensor of input 0, if the walk made this tensor and no
- * later node reads it. (A value that the caller brought may be a view, or may be read later.) NEW:
- * a new tensor. */
+/* osh_walk_out returns the storage of output k of a node.
+ * OF_BATCH: the rows of the sample in a value of the whole batch.
+ * OF_INPUT: the tensor of input 0, if the walk made this tensor and no later node reads it. (A
+ * tensor that the caller passed in may be a view, or may be read later.)
+ * NEW: a new tensor. */
 typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
 osh_out osh_walk_out(const osh_walk *w, int node, int k);
 #endif

@@ -8,10 +8,10 @@
  *                "rope qr": [...]},                   entries that replace the entry
  *    "defaults": {"rms_norm_eps": 1e-5}}
  *
- * "entries" finds an entry by its new name (after "renames"), or by its op and output if it has no
- * name. The members of defaults, nulls, dims and flags are added to those of the other template.
- * Each other member of the file replaces the member of the other template, or removes it if it is
- * null. */
+ * A key of "entries" is the new name of an entry (after "renames"). For an entry without a name,
+ * the key is its op and its output. The members of "defaults", "nulls", "dims" and "flags" are
+ * added to those of the other template. All other members of the file replace the members of the
+ * other template. A null removes a member. */
 #include "graph/extends.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-/* Replaces the bytes [head, tail) of the text of `item` by `to`. */
+/* Replaces the bytes [head, tail) of the string `item` by the text `to`. */
 static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char *to, size_t tail)
 {
     osh_status rc = OSH_OK;
@@ -44,8 +44,8 @@ static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char 
     return rc;
 }
 
-/* Replaces the first occurrence of `from` in the name. An occurrence must begin and end at a dot,
- * or at the beginning or end of the name. */
+/* Replaces the first occurrence of `from` in the name `item` by `to`. An occurrence must begin at a
+ * dot or at the beginning of the name. It must end at a dot or at the end of the name. */
 static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const char *to)
 {
     size_t n = strlen(from);
@@ -53,7 +53,8 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
         if ((at == item->valuestring || at[-1] == '.') && (!at[n] || at[n] == '.')) {
             size_t head = (size_t)(at - item->valuestring);
             size_t tail = head + n;
-            // if `to` is empty, the dot after `from`, or else the dot before it, is removed, too
+            // If `to` is empty, one dot is removed, too: the dot after `from`, or else the dot
+            // before it.
             if (!*to && at[n] == '.') tail++;
             else if (!*to && head) head--;
             return text_splice(cx, item, head, to, tail);
@@ -61,7 +62,7 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
     return OSH_OK;
 }
 
-/* Applies "renames" to a name. */
+/* Applies the "renames" of the template `child` to a name. */
 static osh_status text_rename(osh_ctx *cx, cJSON *item, const cJSON *child)
 {
     osh_status rc = OSH_OK;
@@ -75,8 +76,8 @@ done:
     return rc;
 }
 
-/* Applies "renames" and "class" to the member of an entry. The member "tensors" may be a list of
- * names. Lists in other members have no names. */
+/* Applies "renames" and "class" of the template `child` to one member of an entry. The member
+ * "tensors" may be a list of names. Lists in other members have no names. */
 static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
 {
     static const char *const names[] = {"name", "of", "tied", "tensors", "head", "weight", "bias"};
@@ -99,7 +100,7 @@ done:
     return rc;
 }
 
-/* Applies "renames" and "class" to all entries in `json`, at any depth. */
+/* Applies "renames" and "class" of the template `child` to all entries in `json`, at any depth. */
 static osh_status entries_rename(osh_ctx *cx, cJSON *json, const cJSON *child)
 {
     osh_status rc = OSH_OK;
@@ -123,8 +124,8 @@ static bool entry_is(const cJSON *entry, const char *key)
     return op && out && !strncmp(key, op, n) && key[n] == ' ' && !strcmp(key + n + 1, out);
 }
 
-/* Copies the member m to `to`, where it replaces a member with the same name. If m is null, only
- * removes the member with this name. */
+/* Copies the member m to the object `to`, where it replaces a member with the same name. If m is
+ * null, only removes the member with this name. */
 static osh_status member_copy(osh_ctx *cx, cJSON *to, const cJSON *m)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(to, m->string);
@@ -144,9 +145,10 @@ done:
     return rc;
 }
 
-/* Replaces item `at` of the list by copies of the entries. Sets *next to the index after them.
- * First appends the copies. Then moves the items after `at` to the end one by one, because
- * cJSON_InsertItemInArray of some releases of cJSON fails inside of a list. */
+/* Replaces item `at` of the list by copies of the entries. Sets *next to the index after the
+ * copies.
+ * The copies are first appended to the list. Then the items after `at` move to the end one by one.
+ * (cJSON_InsertItemInArray of some releases of cJSON cannot insert in the middle of a list.) */
 static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *entries, int *next)
 {
     const cJSON *e;
@@ -164,8 +166,8 @@ static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *e
     return OSH_OK;
 }
 
-/* Applies one row of "entries" to `json`, at any depth. *found: increased by the number of entries
- * that the row names. */
+/* Applies one row of "entries" to all entries in `json`, at any depth. Adds the number of entries
+ * that the row names to *found. */
 static osh_status entry_edit(osh_ctx *cx, cJSON *json, const cJSON *row, int *found)
 {
     osh_status rc = OSH_OK;

@@ -12,7 +12,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
                              const osh_checkpoint *ck, const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
-    osh_hf_config own = {0}; // own: config.json, interpreted with the records of models_dir
+    osh_hf_config own = {0}; // own: config.json, read again with the records of models_dir
     osh_checkpoint with_own = *ck;
     const osh_hf_config *config = ck->config;
     osh_template *tpl = NULL, *around = NULL; // own
@@ -138,7 +138,8 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
         architecture ? osh_template_find(cx, &t, architecture, models_dir) : OSH_OK;
     bool yes = t != NULL;
     osh_template_free(cx, t);
-    if (rc) osh_error_clear(cx); // osh_graph_new reports an error of a template file later
+    /* the caller later calls osh_graph_new, which reports an error of a template file */
+    if (rc) osh_error_clear(cx);
     return yes;
 }
 

@@ -1,4 +1,4 @@
-/* heads.c - finds the output head by its name, which the record of the model_type has. Also
+/* heads.c - finds the output head by its name, which is in the record of the model_type. Also
  * describes a missing head. */
 #include "graph/heads.h"
 
@@ -15,15 +15,15 @@ static const char *head_name(const osh_hf_config *c)
     return name ? name : usual;
 }
 
-/* Returns the length of the module's name in the name of a tensor, if the tensor is the module's
- * weight or belongs to its compressed weight. Otherwise returns 0. */
+/* If a tensor is the weight of a module, or belongs to a compressed weight, returns the length of
+ * the module's name in the name of the tensor. Otherwise returns 0. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
     return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
 }
 
-/* True if the last part of the name is `tail`. n: bytes of the name. */
+/* True if the last part of the name (n bytes) is `tail`. Dots separate the parts. */
 static bool is_called(const char *name, size_t n, const char *tail)
 {
     size_t len = strlen(tail);
@@ -42,8 +42,8 @@ static bool is_table(const char *name, size_t n)
     return false;
 }
 
-/* True if the module can be the model's head. For this, it must be outside of decoder blocks,
- * towers (for images or sound) and MTP blocks (multi-token prediction). */
+/* True if the module can be the model's head. A head is outside of decoder blocks, of towers (for
+ * images or sound) and of MTP blocks (multi-token prediction). */
 static bool is_outside_blocks(const char *name)
 {
     if (osh_in_decoder_block(name) || osh_in_tower(name)) return false;

@@ -1,4 +1,4 @@
-/* insert.c - inserts nodes before or after nodes of a graph.
+/* insert.c - inserts new nodes before or after existing nodes of a graph.
  *
  *   a ── down_proj ── y          "before":   a ── rotate ── a (rotated) ── down_proj ── y
  *                                "after":    a ── down_proj ── y (not rotated) ── rotate ── y */
@@ -33,7 +33,7 @@ typedef struct splice {
     osh_graph *g;    // view: the graph
     osh_node *nodes; // own
     int n;
-    int *made;       // own [insertions]: index of the value that each inserted node makes
+    int *made;       // own [insertions]: index of the value that each new node makes
 } splice;
 
 static osh_status insert_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
@@ -55,7 +55,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the node after which the new node is inserted
+    osh_node *n = &s->nodes[s->n - 1]; // the existing node, which was added last
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);
@@ -68,7 +68,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
 {
     osh_status rc = OSH_OK;
     splice s = {.g = g};
-    int *moved = NULL, at = 0; // moved: own [nodes], the new index of each node
+    int *moved = NULL, at = 0; // moved: own [nodes], new index of each existing node
     OSH_NEW(cx, s.nodes, g->n_nodes + n);
     OSH_NEW(cx, s.made, n);
     OSH_NEW(cx, moved, g->n_nodes);
@@ -92,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    osh_free(cx, s.nodes); // after a failure, the list still owns the attributes of these nodes
+    osh_free(cx, s.nodes); // after a failure, `list` still owns the attributes of these nodes
     osh_free(cx, s.made);
     osh_free(cx, moved);
     return rc;

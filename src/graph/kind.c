@@ -1,17 +1,17 @@
 /* kind.c - finds the kind of a weight of an architecture without a template.
  *
- * Routers, position tables and Conv1D of GPT-2 also have a 2-D `weight`, but no loader reads codes
- * for them. If the family of the model is unknown, a weight counts as a Linear only if it has all
- * of these:
+ * Routers, position tables and the class Conv1D of GPT-2 also have a 2-D `weight`, but no loader
+ * reads codes for them. If the family of the model is unknown, a weight counts as a Linear only if
+ * it has all of these:
  *
  *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
  *                                                     block (multi-token prediction) after the last
- *   - a last part that only Linears have:             q_proj, w1, dense_4h_to_h; not gate, x_proj
+ *   - a last part that only names of Linears have:    q_proj, w1, dense_4h_to_h; not gate, x_proj
  *   - no part that names another kind:                router, vision_tower
- *   - a bias, if any, with one element per row:       c_attn [D, 3D] with bias [3D] is a Conv1D
+ *   - no bias, or a bias with one element per row:    c_attn [D, 3D] with bias [3D] is a Conv1D
  *
- * A weight also counts as a Linear if it is in the catalogue of a known family (catalogue.c).
- * tests/golden/families has the names and classes of modules in transformers. */
+ * A weight also counts as a Linear if the catalogue of a known family has it (catalogue.c). The
+ * test data in tests/golden/families has the names and classes of modules in transformers. */
 #include "graph/kind.h"
 
 #include <stdio.h>
@@ -51,7 +51,8 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* Returns the part of a name (text between two dots) that begins at s. end: end of the name. */
+/* Returns the part of a name (the text up to the next dot) that begins at s. end: end of the
+ * name. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));
@@ -67,7 +68,7 @@ static part last_part(const char *name, size_t n)
 
 /* ---- blocks ---- */
 
-/* Returns the number of the decoder block in a name, or -1 if the name has none. */
+/* Returns the number of the decoder block that the name contains, or -1 if it contains none. */
 static int64_t name_block(const char *name, size_t n)
 {
     static const char *const lists[] = {"layers", "layer", "h", "blocks", "block"};
@@ -162,8 +163,8 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* True if only Linears have such a last part of the name: it ends in "_proj", or it is in the
- * list. */
+/* True if only names of Linears end with the part p. Such a part ends in "_proj", or it is in the
+ * list of words. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",
@@ -205,8 +206,8 @@ static bool part_is_linear(part p)
     return IS_ONE_OF(p, words) || part_ends(p, "_proj");
 }
 
-/* Returns the reason why a module that looks like a Linear is no Linear for transformers or vLLM.
- * Returns NULL if no reason is known. */
+/* Returns the reason why transformers or vLLM does not use the module as a Linear, although its
+ * name looks like one. Returns NULL if no reason is known. */
 static const char *special_kind(const osh_kinds *k, const char *name, size_t n, part leaf)
 {
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
@@ -254,8 +255,8 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    // A gate is a router or belongs to an MLP. The weight of a router has one row for each expert,
-    // so it has few rows.
+    // A gate is either a router or a Linear of an MLP. The weight of a router has only one row for
+    // each expert, so it has fewer rows than columns.
     if (any_part(name, n, part_is_gate)) {
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
@@ -288,13 +289,13 @@ const char *osh_kind_lasting_name(const char *name, size_t *n)
     if (name_block(name, strlen(name)) >= 0) return NULL;
     *n = sizeof head - 1;
     if (part_is_head(leaf)) return head;
-    /* The result is the last two parts of the name. */
+    /* The result is the end of the name: its last two parts. */
     const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s;
     *n = (size_t)(end - s);
     return s;
 }
 
-/* ---- state for a checkpoint ---- */
+/* ---- properties of a checkpoint ---- */
 
 static const cJSON *json_member(const cJSON *o, const char *key)
 {
@@ -315,7 +316,7 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
             k->n_layers = (int64_t)v->valuedouble;
     }
-    // the number of blocks is unknown, because num_hidden_layers counts only the encoder or only
-    // the decoder
+    // In an encoder-decoder model, num_hidden_layers counts only the encoder or only the decoder.
+    // So the number of blocks is unknown.
     if (cJSON_IsTrue(both)) k->n_layers = -1;
 }

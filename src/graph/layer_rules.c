@@ -1,5 +1,5 @@
-/* layer_rules.c - evaluates the rules of a template that choose layers. They are the rows "flags",
- * "window" and "sparse". */
+/* layer_rules.c - evaluates the rules by which a template chooses layers. These rules are the rows
+ * "flags", "window" and "sparse" of the template. */
 #include "graph/template.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* Sets *yes to true if the list `key` of config.json contains the number of the layer. A list that
- * is absent or null counts as empty. */
+/* Sets *yes to true if the list `key` of config.json contains the number `layer`. A list that is
+ * absent or null counts as empty. */
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
                                   double layer)
 {
@@ -42,10 +42,11 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" or "find" is the key of
- * a list of words in config.json. An item of this list is a hit if it is the word `is`, or a word
- * in the list `is`. With "count", *out is the number of hits before item `before`. With "find",
- * *out is the index of hit `number`, counted from 0. */
+/* Evaluates the rows {"count", "is", "before"} and {"find", "is", "number"} of a template. The
+ * value of "count" or "find" is the key of a list of words in config.json. An item of this list is
+ * a hit if it is the word `is`, or one of the words in the list `is`. With "count", *out is the
+ * number of hits before item `before`. With "find", *out is the index of hit `number`, counted from
+ * 0. */
 osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                            int depth)
 {
@@ -74,7 +75,8 @@ done:
     return rc;
 }
 
-/* Evaluates `expr` as a number of layers. Fails if it is not a whole number of at least 1. */
+/* Evaluates `expr`, which must be a number of layers. Fails if the result is not a whole number of
+ * at least 1. */
 static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth)
 {
@@ -89,10 +91,10 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
  *   {"from"}                the flag is true if layer >= from
  *   {"in", "first"}         true if the list `in` of config.json contains layer + first (default 0)
  *   {"period", "offset"}    true if layer - offset is a multiple of period
- *   {"list", "is", ...}     true if the layer's item in the list of config.json is equal to `is` or
- *                           to a word of `is`; without "is", true if the item is not 0. A single
- *                           word instead of the list is the item of all layers
- * If config.json does not have the list of the last row, other keys of the row decide:
+ *   {"list", "is", ...}     true if the layer's item in the list of config.json is the word `is` or
+ *                           in the list `is`; without "is", true if the item is not 0. If
+ *                           config.json has a word instead of the list, it is every layer's item
+ * If config.json has no list for the last row, other keys of the row decide:
  *   "else"                  value of the flag
  *   "every"                 true if layer + 1 is not a multiple of every
  *   "pattern", "letter"     `pattern` is a key of config.json whose word has one letter for each
@@ -139,7 +141,7 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
         *out = 0;
         goto done;
     }
-    /* an empty list counts as no list */
+    /* an empty list counts as an absent list */
     if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
                                    : cJSON_IsString(list) ? list : NULL;
@@ -172,10 +174,10 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if the layer has sliding attention. It has if its item in layer_types
- * (config.json) is sliding_attention. Without layer_types, the layers from `from`
- * (max_window_layers) on have sliding attention. With the key "every", all layers have it for which
- * layer + 1 is not a multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention. Its item in the list layer_types of
+ * config.json decides. If config.json has no layer_types, the layers from `from`
+ * (max_window_layers) on have sliding attention. With the key "every", these are all layers for
+ * which layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

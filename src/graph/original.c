@@ -5,20 +5,20 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * Only q, and values that are computed from q, differ between the models and exist twice. The
- * original and the quantized node of a pair are neighbours in the graph's list of nodes. The two
- * values of a pair are neighbours in its list of values. */
+ * Only q, and values that are computed from q, differ between the models and exist twice. A node of
+ * the original model is just before its counterpart of the quantized model in the list of nodes. A
+ * value of the original model is just after its counterpart in the list of values. */
 #include "graph/graph.h"
 
 #include <string.h>
 
 typedef struct doubling {
     bool *nodes, *values;  // own: true if the node or value exists twice in the new graph
-    /* New index of each node. If a node exists twice, the node of the original model is directly
-     * before it. */
+    /* New index of each node of the old graph. If a node exists twice, this is the index of its
+     * quantized copy; the copy for the original model is just before. */
     int *moved;            // view
-    /* New index of each value. If a value exists twice, the value of the original model is directly
-     * after it. */
+    /* New index of each value of the old graph. If a value exists twice, this is the index of the
+     * quantized value; the value of the original model is just after. */
     int *moved_value;      // own
     int n_nodes, n_values; // number of nodes and of values in the new graph
 } doubling;
@@ -48,8 +48,8 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* Moves the values in descending order of index, so that no value is overwritten before it is
-     * moved. */
+    /* The values move in descending order of index, so that no value is overwritten before it
+     * moves. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];
@@ -66,8 +66,8 @@ done:
     return rc;
 }
 
-/* Returns a copy of a node, with indices of values in the new graph. If `original` is true, the
- * node of the copy reads and makes values of the original model. */
+/* Returns a copy of node `n` with indices of values in the new graph. If `original` is true, the
+ * copy reads and makes values of the original model. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

@@ -4,9 +4,9 @@
  *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A part is a subgraph. The nodes before the first target are part 0. A new part begins at the
- * first target. After that, a target begins a new part if the current part already has per_subgraph
- * targets. A node that is not in a target belongs to the part of the last target before it. If a
+ * A part is a subgraph. Part 0 has the nodes before the first target. Part 1 begins at the first
+ * target. From then on, a target begins a new part if the current part already has per_subgraph
+ * targets. A node outside of all targets belongs to the part of the last target before it. If a
  * target is inside of another target, only the outermost one counts. A part is a range of nodes,
  * because nodes are in execution order. */
 #include "graph/graph.h"
@@ -28,8 +28,8 @@ void osh_partition_free(osh_ctx *cx, osh_partition *p)
     osh_free(cx, p);
 }
 
-/* Returns a hint with a module's name or class that is similar to the text, or "" if there is
- * none. */
+/* Returns a hint for a message about an unknown target: the class or name of a module that is
+ * similar to `text`. Returns "" if no class or name is similar. */
 static const char *partition_near(osh_near *near, const osh_graph *g, const char *text)
 {
     osh_near_init(near, text);
@@ -47,7 +47,7 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     osh_near near;
-    // each target must match a module, even if an earlier target already matches it
+    // targets are matched one by one, because each target must match a module
     for (size_t t = 0; t < n; t++) {
         bool any = false;
         OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
@@ -80,8 +80,8 @@ static bool module_is_inside(const osh_graph *g, int module, int outer)
 
 static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* True if the readers of v are in several modules that have one parent and one class, such as the
- * experts of a layer. Such modules are independent of each other. */
+/* True if the Linears that read v are in several modules that have the same parent module and the
+ * same class, such as the experts of a layer. Such modules are independent of each other. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
@@ -96,8 +96,8 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Raises reach (mark_readers) so that gate and up of each expert are in one subgraph. The two nodes
- * are neighbours. */
+/* Raises reach[i] (mark_readers) for the experts that read value v, so that gate and up of each
+ * expert are in one subgraph. Gate and up are neighbours in the list of nodes. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -139,13 +139,13 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the module of the target that node i belongs to, or to -1 if there is none. Nodes
- * that must be in one subgraph all belong to the first target that one of them has. */
+ * that must be in one subgraph all belong to the first target that any of them has. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the outermost target is stored last
+            if (hit[m]) unit[i] = m; // the loop ends with the outermost target
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)
@@ -153,19 +153,19 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
     for (int i = 0, end; i < g->n_nodes; i = end + 1) {
         int module = -1;
         end = reach[i];
-        for (int j = i; j <= end; j++) { // overlapping ranges are merged
+        for (int j = i; j <= end; j++) { // ranges [i, reach[i]] that overlap become one
             if (reach[j] > end) end = reach[j];
             if (module < 0) module = unit[j];
         }
         for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
-    // a node of the original model belongs to the target of the node after it
+    // a node of the original model belongs to the target of its counterpart, the next node
     for (int i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-/* Shrinks the allocation of a list to n items. This saves memory, because a deep model has many
- * subgraphs with few live values each. */
+/* Shrinks the allocation of a list to n items. A deep model has many subgraphs with few live values
+ * each, so this saves much memory. */
 static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
@@ -174,16 +174,16 @@ static osh_status list_shrink(osh_ctx *cx, int **list, int n)
     return OSH_OK;
 }
 
-typedef struct alive { // values that exist and that later nodes read
+typedef struct alive { // values that exist after a subgraph and that later nodes read
     int *v; // own [values]: indices of the values; the first n are used
     int n;
 } alive;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Sets live_in and live_out of a subgraph. In *a, adds the values that the subgraph makes, and
- * removes the values that no later node reads. The time depends only on the number of live values,
- * and not on the size of the model. */
+/* Sets live_in and live_out of a subgraph. Adds the values that the subgraph makes to *a, and
+ * removes values that no later node reads. The time depends only on the number of live values, and
+ * not on the size of the model. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;
@@ -214,8 +214,8 @@ done:
 }
 
 typedef struct open_part { // a subgraph whose last node is not known yet
-    int first, n_targets; // index of the first node, and number of targets so far
-    int module;           // index of the module of the first target; -1: none
+    int first, n_targets; // index of the first node of the subgraph; number of its targets so far
+    int module;           // index of the module of its first target; -1: it has no target
 } open_part;
 
 static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o,

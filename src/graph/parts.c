@@ -1,17 +1,17 @@
 /* parts.c - finds a weight that is a part of a stored tensor: one expert of many, every second
- * column, or a matrix that is stored transposed. A template entry describes such a weight as
- * follows:
+ * column, or a matrix that is stored transposed. A template entry describes such a weight with the
+ * key "part":
  *
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "column": c,
  *            "transposed": bool}
  *
- * "weight" and "bias" are names of tensors inside of the layer.
+ * "weight" and "bias" are names of tensors, relative to the layer.
  * "at" selects a matrix by its index along the first dimension of the tensor. Without "at", the
  * tensor itself is the matrix.
- * Row r of the weight is row f + r s of the matrix, or column f + r s if it is transposed. Element
- * r of the bias is element f + r s of its tensor.
+ * Row r of the weight is row f + r s of the matrix, or column f + r s of a transposed matrix.
+ * Element r of the bias is element f + r s of its tensor.
  * "column": the columns of the weight begin at column c of the matrix, which may have more columns.
- * Without "column", weight and matrix have the same columns.
+ * Without "column", weight and matrix have equally many columns.
  * A convolution [C, 1, K] counts as a matrix [C, K]. A bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
@@ -20,7 +20,7 @@
 typedef struct rule {
     /* Values of the keys "at", "first", "step" and "column".
      * at < 0: the whole tensor is the matrix.
-     * column < 0: weight and matrix have the same columns. */
+     * column < 0: weight and matrix have equally many columns. */
     int64_t at, first, step, column;
     bool transposed;
 } rule;
@@ -42,7 +42,8 @@ done:
     return rc;
 }
 
-/* Removes dimensions of size 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
+/* Removes the dimensions of size 1 from a shape such as [1, E] or [1, 1, H, 1], which then has one
+ * dimension. */
 static void part_flatten(osh_entry *e)
 {
     int n = 0;
@@ -52,15 +53,17 @@ static void part_flatten(osh_entry *e)
     e->ndim = n;
 }
 
-/* Sets the offsets and strides of the part. rows: the dimension of the tensor along which the rows
- * of the part follow each other. columns: the same for its columns. */
+/* Sets the offsets and strides with which *part is read from the tensor `stored`.
+ * rows: dimension of the tensor along which the rows of the part follow each other.
+ * columns: dimension along which the columns of the part follow each other. */
 static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stored, const rule *r,
                              int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    // view: without the dimension of size 1 in the middle of a convolution, or in a bias
+    // view: the tensor without the middle dimension of a convolution [C, 1, K], and without
+    // dimensions of size 1 of a bias
     osh_entry whole = *stored;
     const osh_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
@@ -89,7 +92,8 @@ static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stor
     part->row = r->step * step[rows], part->column = ndim > 1 ? step[columns] : size;
     part->end = shape[0] * (ndim > 1 ? shape[1] : 1) * size;
     if (part->row != (ndim > 1 ? shape[1] : 1) * size || part->column != size) goto done;
-    part->begin = part->at, part->end += part->at, part->row = 0; // the part is contiguous
+    /* the bytes of the part are contiguous in the file */
+    part->begin = part->at, part->end += part->at, part->row = 0;
 done:
     return rc;
 }

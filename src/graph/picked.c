@@ -1,15 +1,15 @@
-/* picked.c - reads the rows of a table that the tokens of a batch need. The ids are sorted, so that
- * each row is read once. Threads read the rows in the order of the table, and read neighbouring
- * rows together. A table may be stored in several tensors (shards), which are read one after the
- * other. */
+/* picked.c - reads those rows of a table that the tokens of a batch need. The ids are sorted, so
+ * that each row is read once. Threads read the rows in the order of the table, and read
+ * neighbouring rows together. A table may be stored in several tensors (shards), which are read one
+ * after the other. */
 #include "graph/picked.h"
 
 #include "base/profile.h"
 #include "ops/kernel.h"
 
-/* BAND: with a device, the rows are read and copied in bands of about this number of bytes. The
- * memory of a band is used again for the next one, because the first access to new memory is slow
- * on some machines. */
+/* If the rows go to a device, they are read and copied in bands of about this number of bytes. All
+ * bands use the same host memory, because the first access to new memory is slow on some
+ * machines. */
 enum { BAND = 4 << 20 };
 enum { PIECE = 32 }; // number of rows in one work item of osh_parallel_for
 
@@ -17,16 +17,16 @@ typedef struct reading {
     const osh_checkpoint *ck;
     const osh_ckpt_tensor *t; // the tensor from which rows are read now
     osh_file *f;      // own
-    int shard;        // index of the file f
-    osh_tensor *rows; // own: [rows of a band, D], in host memory
-    int64_t from, to; // the band: wanted[from] to wanted[to - 1]
+    int shard;        // index of the shard whose file is f
+    osh_tensor *rows; // own: rows of the current band, [rows, D], in host memory
+    int64_t from, to; // the current band has the rows wanted[from] to wanted[to - 1]
     int32_t *sorted;  // own [n]: the ids in ascending order
-    int32_t *spare;   // own [n]: memory for sorting
-    int32_t *wanted;  // own [m]: indices of the rows to read, ascending
+    int32_t *spare;   // own [n]: memory that sorting needs
+    int32_t *wanted;  // own [m]: table indices of the rows to read, ascending
     int64_t m;
-    int64_t first, end; // wanted[first] to wanted[end - 1] are rows of t
-    int64_t begin;      // index in the table of the first row of t
-    _Atomic bool bad;   // true: a row has an element that is not finite
+    int64_t first, end; // the rows wanted[first] to wanted[end - 1] are in t
+    int64_t begin;      // table index of the first row of t
+    _Atomic bool bad;   // true if an element of a row is not finite
 } reading;
 
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
@@ -35,9 +35,9 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
            g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* The tensors that a lookup allocates. room_shape returns the shape of such a tensor for n ids
- * that select m different rows of the table w. A run allocates these tensors. A plan counts
- * their bytes. */
+/* The buffers that a lookup allocates. room_shape returns the shape of such a buffer, for n ids
+ * that select m different rows of the table w. A run allocates buffers of these shapes, and a plan
+ * counts their bytes. */
 typedef enum { ROOM_SORTED, ROOM_SPARE, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -49,7 +49,7 @@ static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
                            NULL);
 }
 
-/* Allocates the list `of`, with n elements. */
+/* Allocates the buffer `of` with n elements. (It must have one dimension.) */
 static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t n)
 {
     osh_tensor t = room_shape(of, w, n, n);
@@ -68,10 +68,11 @@ static size_t picked_row_bytes(const osh_tensor *rows)
     return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype);
 }
 
-/* Sorts x [n], which has no negative numbers. spare [n]: memory that the function uses. */
+/* Sorts x [n], which has no negative numbers. spare [n]: memory that the function overwrites. */
 static void ids_sort(int32_t *x, int32_t *spare, int64_t n)
 {
-    // the number of passes is even, so the result is in x
+    // each pass swaps the arrays, and their number is even, so the result is in the array of the
+    // caller
     for (int shift = 0; shift < 32; shift += 8) {
         int64_t at[257] = {0};
         for (int64_t i = 0; i < n; i++) at[(x[i] >> shift & 255) + 1]++;
@@ -104,7 +105,7 @@ done:
     return rc;
 }
 
-/* Returns the index of the first wanted row that is at least `row`. */
+/* Returns the position in r->wanted of the first row whose table index is at least `row`. */
 static int64_t wanted_find(const reading *r, int64_t row)
 {
     int64_t low = 0, high = r->m;
@@ -136,8 +137,8 @@ done:
     return rc;
 }
 
-/* Reads the rows of the band that are in r->t. The first row of r->t is row r->begin of the
- * table. */
+/* Reads the rows of the current band that are in the tensor r->t. The first row of r->t is row
+ * r->begin of the table. */
 static osh_status read_tensor(osh_ctx *cx, reading *r)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +153,7 @@ done:
     return rc;
 }
 
-/* Reads the rows of the band to r->rows. */
+/* Reads all rows of the current band to r->rows, from all shards of the table. */
 static osh_status read_band(osh_ctx *cx, reading *r, const osh_weight *w)
 {
     osh_status rc = OSH_OK;
@@ -172,14 +173,14 @@ done:
     return rc;
 }
 
-/* Returns the number of rows of a band, if m rows are read. */
+/* Returns the number of rows of a band, if the lookup reads m rows. */
 static int64_t band_rows(const osh_weight *w, int64_t m, bool on_device)
 {
     size_t row = (size_t)w->shape[1] * osh_dtype_bytes(w->by_rows);
     return on_device ? osh_min64(m, 1 + (int64_t)(BAND / row)) : m;
 }
 
-/* Reads all wanted rows to out->w. */
+/* Reads all wanted rows to out->w. d: device of out->w, or NULL for host memory. */
 static osh_status read_rows(osh_ctx *cx, reading *r, osh_picked *out, const osh_weight *w,
                             osh_device *d)
 {
@@ -231,8 +232,8 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape of a tensor for n ids, which is its shape if all ids
- * differ. */
+/* Returns the largest shape that the buffer `of` can have for n ids. The buffer has this shape if
+ * all ids differ. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));
@@ -245,7 +246,7 @@ int64_t osh_picked_each(const osh_graph *g, const osh_node *n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n, bool on_device)
 {
-    /* The second term counts an open file. */
+    /* The second term counts the memory of an open file. */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);

@@ -18,7 +18,8 @@
 
 static const double pi = 3.14159265358979323846;
 
-static void rope_powers(float *p, double theta, int64_t dim) // sets p[i] to theta^(2i / dim)
+/* sets p[i] to theta^(2i / dim), rounded to f32 */
+static void rope_powers(float *p, double theta, int64_t dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
@@ -32,7 +33,7 @@ static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, 
           high_wave = (float)(original / r->high_freq_factor);
     for (int64_t i = 0; i < n; i++) {
         float inv = 1.0f / p[i];
-        /* torch computes scalar / tensor as the reciprocal of the tensor, times the scalar */
+        /* torch divides a scalar by a tensor as scalar * (1 / tensor) */
         float wave = (1.0f / inv) * (float)(2 * pi);
         float x = wave > low_wave ? inv / factor : inv;
         if (!(wave < high_wave) && !(wave > low_wave)) {
@@ -49,8 +50,8 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
-/* Returns the index of the dimension whose angle makes n full turns within `positions` tokens. The
- * index is a real number. */
+/* Returns the index (a real number) of the dimension whose angle makes n full turns within
+ * `positions` tokens. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
     return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));
@@ -124,7 +125,7 @@ static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, d
     return OSH_OK;
 }
 
-/* Sets f[i] = 1 / (factors[i] p[i]). */
+/* Sets f[i] = 1 / (factors[i] p[i]) for all factors. */
 static void divide_by_factors(float *f, const float *p, const cJSON *factors)
 {
     const cJSON *v;
@@ -154,8 +155,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* The type "proportional" forms each pair of one element from each half of the head, and does
-     * not rotate the last pairs. */
+    /* The type "proportional" pairs an element of the first half of the head with one of the second
+     * half, and does not rotate the last pairs. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

@@ -5,11 +5,11 @@
 #include "io/hf_config.h"
 #include "ops/op.h"
 
-/* Sets *attr for heads of head_dim elements. max_positions: number of tokens of the model's longest
- * sample. path: path of config.json, for messages. */
+/* Sets *attr for heads of head_dim elements. max_positions: number of tokens of the longest sample
+ * of the model. path: path of config.json for messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
-/* Returns the scale factor of yarn (mscale). Models with latent attention multiply attention scores
- * by its square, as yarn_apply_mscale of transformers does. */
+/* Returns the factor mscale of yarn. Models with latent attention multiply attention scores by its
+ * square, like yarn_apply_mscale of transformers. */
 double osh_rope_mscale(const osh_rope *rope);
 #endif

@@ -1,5 +1,5 @@
-/* routed.c - finds, gathers and scatters the rows of a batch that are routed to an expert. Rows
- * stay in their order and in their sample, so the results do not depend on batches or threads. */
+/* routed.c - lists, gathers and scatters the rows of a batch that are routed to an expert. The rows
+ * keep their order and stay in their sample, so the results do not depend on batches or threads. */
 #include "graph/routed.h"
 
 #include "ops/device_ops.h"
@@ -49,15 +49,15 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
     }
 }
 
-/* True if the node is a matrix product that the device's kernel for experts supports. */
+/* True if the node is a matrix product that the device's kernel for mixtures supports. */
 static bool is_product(const osh_graph *g, const osh_node *n)
 {
     return osh_node_is(n, OSH_OP_LINEAR) && n->w[1] < 0 && !n->original &&
            g->weights[n->w[0]].dtype == g->dtype;
 }
 
-/* True if the nodes [first, first + OSH_EXPERT_NODES) are one expert that the device's kernel
- * supports. */
+/* True if the nodes [first, first + OSH_EXPERT_NODES) are one expert, and the device's kernel for
+ * mixtures supports it. */
 static bool is_expert(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *down = &n[OSH_EXPERT_DOWN];
@@ -81,8 +81,8 @@ int osh_expert_first(const osh_graph *g, int first)
     return first + osh_node_is(&g->nodes[first], OSH_OP_PICKS_ROWS);
 }
 
-/* True if node `first` is the routed_rows node of an expert that the device's kernel supports. Only
- * the expert may read its output. */
+/* True if node `first` is the routed_rows node of the expert that follows. Only gate and up of this
+ * expert may read its output. */
 static bool picks_for_expert(const osh_graph *g, int first)
 {
     const osh_node *pick = &g->nodes[first], *n = pick + 1, *combine = &n[OSH_EXPERT_COMBINE];
@@ -93,8 +93,8 @@ static bool picks_for_expert(const osh_graph *g, int first)
                ((const osh_moe_combine_attr *)combine->attr)->expert;
 }
 
-/* True if the experts that begin at nodes a and b can run at once, because their inputs, widths and
- * attributes are equal. */
+/* True if the experts that begin at nodes a and b can run at once: they have the same router
+ * output, and equal widths and attributes. */
 static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
@@ -117,7 +117,7 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         if (g->nodes[first].in[0] != n->in[0] ||
             !is_alike(g, &g->nodes[first + skip], n + skip) || sum != n[-1].out[0])
             break;
-        /* The mixture must end here if another node also reads the sum of the experts so far. */
+        /* If another node also reads the sum of the experts so far, the mixture must end here. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;
@@ -185,7 +185,7 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     const osh_node *n = &g->nodes[node];
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
-    /* Bytes per token of the input, the output and the router's output. */
+    /* bytes per token of the node's input, of its output, and of the router's output */
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
                  osh_value_bytes(g, g->nodes[combine].in[2]);
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +

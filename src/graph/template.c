@@ -1,5 +1,5 @@
-/* template.c - finds graph templates (models/<name>.json) by architecture. Evaluates the
- * expressions in them, such as dims and attributes.
+/* template.c - finds the template (models/<name>.json) of an architecture. Also evaluates the
+ * expressions in a template, such as dims and attributes.
  *
  * An expression has sums, differences, products and quotients. Their operands are names, numbers,
  * and square roots, floors and ceilings of names. */
@@ -49,8 +49,8 @@ done:
     return rc;
 }
 
-/* Takes ownership of `t`. Sets *out to `t` if the template is for the architecture; otherwise frees
- * `t`. */
+/* Takes ownership of `t`. If the template `t` is for the architecture, sets *out to it. Otherwise
+ * frees `t`. */
 static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const char *architecture)
 {
     const cJSON *a;
@@ -65,8 +65,8 @@ static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const c
     osh_template_free(cx, t);
 }
 
-/* Reads the template file `name` of the directory `dir`. *out is NULL if the name does not end with
- * ".json". */
+/* Reads the template file `name` of the directory `dir`. Sets *out to NULL if `name` does not end
+ * in ".json". */
 static osh_status template_read(osh_ctx *cx, osh_template **out, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -100,8 +100,8 @@ done:
     return rc;
 }
 
-/* Searches the embedded templates. Parsing all of them takes milliseconds, so only templates that
- * contain the name of the architecture are parsed. */
+/* Searches the embedded templates for the architecture. Parsing all templates takes milliseconds,
+ * so this function parses only those that contain the name of the architecture. */
 static osh_status offer_embedded(osh_ctx *cx, osh_template **out, const char *architecture)
 {
     osh_status rc = OSH_OK;
@@ -189,8 +189,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *archit
     return template_find(cx, out, architecture, models_dir, 0);
 }
 
-/* Returns the member of the object whose key is the number. The key may begin with zeros:
- * transformers 5 writes "05" for 5 if the largest number is 11. */
+/* Returns the member of `object` whose key is `number`. The key may begin with zeros: transformers
+ * 5 writes "05" for 5 if the largest number is 11. */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;
@@ -202,9 +202,10 @@ static const cJSON *member_numbered(const cJSON *object, int64_t number)
     return NULL;
 }
 
-/* Evaluates {"layers", "key", "same", "else"}. "layers" is the name of an object of config.json
- * whose keys are numbers of layers. *out is the value of `key` in the layer's member of this
- * object. *out is `same` if the member has no such value, and `else` if there is no such object. */
+/* Evaluates {"layers", "key", "same", "else"}. "layers" names an object of config.json that has a
+ * member for some layers, with the layer's number as its key. *out is the value of `key` in the
+ * member of the current layer. *out is `same` if there is no such value, and `else` if config.json
+ * has no such object. */
 static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                                 int depth)
 {
@@ -225,10 +226,10 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json. If config.json
- * has a number instead of the list, *out is this number. *out is `else` in three cases: there is no
- * list, config.json has the word "auto" instead, or the item is infinite (transformers 5 writes
- * {"__float__": "Infinity"}). */
+/* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json that "list" names.
+ * If config.json has a number instead of this list, *out is the number. *out is `else` if the list
+ * is absent, if config.json has the word "auto" instead, or if the item is infinite. (transformers
+ * 5 writes {"__float__": "Infinity"}.) */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
@@ -261,8 +262,9 @@ const cJSON *osh_scope_member(const osh_scope *s, const char *name)
     return set ? set : osh_hf_config_member(s->config, name);
 }
 
-/* Returns the template's default for a key that config.json does not have, or NULL if the key has
- * no default. If another template wraps the text model, its defaults have precedence. */
+/* Returns the template's default for a key that config.json does not have, or NULL if there is no
+ * default. If another template wraps the text model, the defaults of that template have
+ * precedence. */
 static const cJSON *scope_default(const osh_scope *s, const char *name)
 {
     const cJSON *json = s->tpl->json, *around = s->tpl->wrap;
@@ -321,7 +323,8 @@ static double root_of(double x) { return x >= 0 ? sqrt(x) : 0; }
 static const struct { const char *call; double (*of)(double); } functions[] = {
     {"sqrt(", root_of}, {"floor(", floor}, {"ceil(", ceil}};
 
-/* Evaluates the operand at *p: a name, a number, or a function of a name. Moves *p to its end. */
+/* Evaluates the operand at *p: a name, a number, or a function of a name. Moves *p to the end of
+ * the operand. */
 static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s, const char **p,
                                     int depth)
 {
@@ -377,7 +380,7 @@ done:
     return rc;
 }
 
-/* Evaluates {"items": key}. *out is the number of items of the list `key` of config.json. */
+/* Evaluates {"items": key}: sets *out to the number of items of the list `key` of config.json. */
 static osh_status count_items(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *key)
 {
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
@@ -419,8 +422,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns a word for `expr` for messages. If `expr` is a row of the template's "dims", returns the
- * key of config.json in this row, because the user knows this key. */
+/* Returns a word that stands for `expr` in messages. If `expr` is the name of a row of "dims", this
+ * is the key of config.json in the row, because the user knows that key. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;

@@ -3,6 +3,6 @@
 #define OSH_TEMPLATES_H
 #include "base/base.h"
 
-/* Fails if the directory does not exist, or if one of its files *.json is not a template. */
+/* Fails if the directory models_dir does not exist, or if a file *.json in it is not a template. */
 osh_status osh_templates_check(osh_ctx *cx, const char *models_dir);
 #endif

@@ -1,4 +1,5 @@
-/* weights.c - loads the weights of a range of nodes from the shards, and frees them. */
+/* weights.c - loads the weights of a range of nodes from the files of the checkpoint, and frees
+ * them. */
 #include "graph/exec.h"
 #include "graph/picked.h"
 
@@ -65,7 +66,7 @@ done:
     return rc;
 }
 
-/* Returns the stored tensor if the bytes of the weight in memory are consecutive bytes of a file.
+/* Returns the stored tensor of the weight, if the loaded bytes are contiguous bytes of a file.
  * Otherwise returns NULL. */
 static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck,
                                             int weight)
@@ -73,7 +74,7 @@ static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkp
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    // finds the tensor by name, as osh_weights_load does
+    // looks the tensor up by name, as osh_weights_load does
     if (!w->part) t = osh_checkpoint_find(ck, w->name);
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;

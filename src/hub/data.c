@@ -14,7 +14,7 @@ typedef struct registered {
     const char *name, *id;
     const char *config;  // default configuration
     const char *text;    // template for the text of a row (rows.h)
-    const char *chat;    // column that contains conversations
+    const char *chat;    // name of the column that contains conversations
     const char *suffix;  // end of the split names, such as "_sft" in train_sft and test_sft
     bool system_first;
     /* Reason why the rows cannot be read as LLM Compressor reads them; NULL: none. */
@@ -79,8 +79,8 @@ done:
     return rc;
 }
 
-/* Sets *out (own) to the path of the file for these rows. The path depends only on the request, so
- * a later run finds the rows without a network. */
+/* Sets *out (own) to the path of the file for the requested rows. The path depends only on the
+ * request, so a later run finds the rows without a network. */
 static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
@@ -151,7 +151,8 @@ done:
     return rc;
 }
 
-/* Sets *path (own) to the file with these rows. Downloads the rows if the file does not exist. */
+/* Sets *path (own) to the file with the requested rows. Downloads the rows if the file does not
+ * exist. */
 static osh_status rows_find(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset,
                             osh_env_fn env)
 {

@@ -25,9 +25,10 @@ typedef struct osh_fetch { // a file that is being downloaded
     /* The incomplete file and the record; record NULL: the file is fetched as one stream. */
     osh_file *out, *record; // own
     osh_at *blobs;          // own
-    char *partial, *ranges; // own: names of the two files in blobs
+    /* own: names of the incomplete file and of the record in the directory blobs. */
+    char *partial, *ranges;
     struct osh_fetch *next; // view: next item of the list p->open
-    osh_ranges parts;       // protected by p->lock, like at_work and no_ranges
+    osh_ranges parts; // parts of the file; p->lock protects this member, at_work and no_ranges
     int at_work;            // number of other threads that fetch a part of the file
     bool no_ranges;         // true if the server ignores range requests
 } osh_fetch;

@@ -23,7 +23,7 @@ typedef struct head { // the beginning of a safetensors file
     const osh_hub_file *f;
     const osh_hub_name *name;
     osh_file *out;     // own
-    int64_t has, want; // has: bytes fetched so far; want: bytes to fetch
+    int64_t has, want; // has: number of bytes fetched so far; want: number of bytes to fetch
 } head;
 
 /* Checks that the answer is the requested part of the file. */

@@ -324,7 +324,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
     http_read_range(r);
-    // the file is empty, so `begin` was not called for a first byte
+    // an empty file has no first byte, so `begin` was not called yet
     if (!code && q->take && !t.began && (r->status == 200 || r->status == 206))
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);

@@ -24,13 +24,13 @@ void osh_http_close(osh_ctx *cx, osh_http *http);
 typedef struct osh_http_reply {
     long status;         // status such as 200 or 404; 0: no answer or an incomplete answer
     bool unreached;      // true if no connection was made
-    char why[256];       // reason for status 0
+    char why[256];       // text that explains status 0
     char *redirect;      // own: absolute address to which a status 3xx redirects; NULL: none
     int64_t range_from, range_total; // values of the header Content-Range; -1: there is none
     /* body: the bytes of the body that were not passed to q->take, up to a limit. */
     osh_buf headers, body; // own
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
-    size_t n_body;       // number of bytes of body or long_body
+    size_t n_body;       // number of bytes in `body` or in `long_body`
 } osh_http_reply;
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
 /* Returns the value of a header without white space around it (a view of r), and its length in *n.

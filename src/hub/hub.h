@@ -17,10 +17,11 @@ typedef struct osh_hub { // settings from the environment
     /* Address of the server of rows: HF_DATASETS_SERVER, or else the endpoint with
      * "datasets-server." before the host. */
     char *rows;     // own
-    /* HF_TOKEN, or else the content of the token file; NULL: no token; never logged. */
+    /* Access token: HF_TOKEN, or else the content of the token file. NULL: no token. The token is
+     * never logged. */
     char *token;    // own
-    bool offline;   // HF_HUB_OFFLINE is set: no requests are made
-    bool no_links;  // HF_HUB_DISABLE_SYMLINKS: snapshots contain files, not links
+    bool offline;   // true if HF_HUB_OFFLINE is set: no requests are made
+    bool no_links;  // true if HF_HUB_DISABLE_SYMLINKS is set: snapshots contain files, not links
     osh_env_fn env; // function that returns other environment variables: proxies, certificates
 } osh_hub;
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env);
@@ -37,7 +38,7 @@ osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const cha
 /* Sets *id (own) to "org/name" if the path is the path of a snapshot in the cache, else to NULL. */
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
-bool osh_hub_is_commit(const char *text); // true for 40 hex digits
+bool osh_hub_is_commit(const char *text); // true if the text is 40 hex digits
 /* True if the path of a file in a repository cannot lead out of a directory: it is relative, and
  * has no ".." and no backslash. */
 bool osh_hub_file_is_safe(const char *name);

@@ -21,7 +21,7 @@ typedef struct reading {
     /* Bits of keys that the item has so far: 1: row, 2: row_idx, 4: truncated_cells; 8: the first
      * message was read. */
     unsigned seen;
-    /* Each is -1 until it is found.
+    /* Each of the two members is -1 until its key is found.
      * row_at: offset of the row in the page.
      * number: value of row_idx. */
     int64_t row_at, number;
@@ -148,9 +148,9 @@ static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_skip(w);
 }
 
-typedef struct opening { // state of opening_put, which writes `text` instead of the first byte
+typedef struct opening { // state of opening_put, which replaces the first byte of a value by `text`
     reading *r;
-    const char *text; // NULL: `text` is already written
+    const char *text; // text to write; NULL: `text` is already written
 } opening;
 
 static osh_status opening_put(osh_ctx *cx, void *user, const char *s, size_t n)

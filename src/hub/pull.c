@@ -25,7 +25,7 @@ typedef struct batch {
      * finished: number of complete files; protected by p->lock, like at_work. */
     size_t next, finished;
     int at_work;
-    double began; // osh_now when the first thread starts
+    double began; // time at which the first thread starts (osh_now, seconds)
 } batch;
 
 typedef struct worker {
@@ -36,7 +36,7 @@ typedef struct worker {
 } worker;
 
 /* Does the work of one thread, until all files are complete or one has failed. Downloads the next
- * file. If there is none, downloads a part of a file that another thread downloads. */
+ * file. If no file is left, downloads a part of a file that another thread downloads. */
 static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;
@@ -139,7 +139,8 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to check the limit
+    /* osh_mem_count was called only to check the limit. */
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES);
     return rc;
 }
 

@@ -19,7 +19,8 @@ typedef struct osh_hub_tree {
 osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, const osh_hub *hub,
                             const osh_hub_name *name);
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
-/* Returns NULL if there is no such file. */
+/* Returns the file of the list t with this path (a view), or NULL if the list does not have the
+ * file. */
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
 /* Reads a page of the Hub's list of files. Appends the files that may be part of a model to the
  * list t. Checks the names and sizes of all files of the page. */
@@ -31,7 +32,8 @@ bool osh_hub_is_side_file(const char *path);
 typedef struct osh_hub_place { // directories and shared state of files that are downloaded together
     const osh_hub *hub;
     const osh_hub_name *name;
-    const char *commit, *repo, *snapshot; // repo, snapshot: paths of directories
+    /* repo, snapshot: paths of the repository and of the snapshot in the cache. */
+    const char *commit, *repo, *snapshot;
     bool verified; // true if an earlier pull has checked the hashes of all files of the snapshot
     bool lacked;         // true if a file of the snapshot was missing
     /* Directory for files that have only a header; NULL: whole files are downloaded. */
@@ -55,8 +57,9 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
 /* Downloads the file f if the snapshot lacks f or has wrong bytes. Checks the bytes, and links the
  * file into the snapshot. */
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
+/* Sets *there to true if the snapshot has the file. Compares only the size, not the hash. */
 osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *p,
-                                 const osh_hub_file *f); // compares only the size
+                                 const osh_hub_file *f);
 /* Sets *n_bytes to the number of bytes of the file that are still to be downloaded. */
 osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p,
                               const osh_hub_file *f);

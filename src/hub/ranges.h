@@ -26,9 +26,10 @@ typedef struct osh_ranges {
 
 /* Initializes *s to one part, of which the first `at` bytes are already fetched. */
 void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at);
-/* Marks a part as busy and returns its index. Returns -1 if there is no part to take. */
+/* Marks a part as busy and returns its index. Returns -1 if no part is free and none is large
+ * enough to split. */
 int osh_ranges_take(osh_ranges *s);
-int64_t osh_ranges_done(const osh_ranges *s); // number of fetched bytes
+int64_t osh_ranges_done(const osh_ranges *s); // returns the number of bytes that are fetched
 /* osh_ranges_write converts the ranges to bytes for a record, and osh_ranges_read converts the
  * bytes back. osh_ranges_read returns false if the bytes are not the ranges of a file of
  * n_bytes. */

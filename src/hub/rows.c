@@ -24,7 +24,7 @@ typedef struct reader { // state while the rows of one data set are downloaded
     const osh_hub *hub;
     const osh_hub_rows *rows;
     osh_http *http; // own
-    osh_http_reply r; // own: the last answer
+    osh_http_reply r; // own: last answer of the server
     char *config, *split; // own: configuration and split of the current part of rows->splits
     int part;
     int64_t n_rows, n_bytes; // number of rows and number of bytes written so far
@@ -78,7 +78,7 @@ typedef struct splits { // state while the server's list of splits is read
     bool has_list, several, has_config, has_split;
 } splits;
 
-/* Appends a name unless it is equal to the previous one. */
+/* Appends a name to a text of names. Does nothing if the name is equal to the previous one. */
 static osh_status splits_add_name(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last,
                                   const osh_buf *name)
 {

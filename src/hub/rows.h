@@ -13,7 +13,7 @@ typedef struct osh_hub_rows { // a request for rows of a data set
     /* Name of the column with a conversation. A line then has only this column. NULL: `text` makes
      * the line. */
     const char *chat;
-    /* True if conversations that do not begin with a system message get an empty one. */
+    /* True if conversations that do not begin with a system message get an empty system message. */
     bool system_first;
     int64_t most;            // largest number of rows; 0: all rows of the splits
 } osh_hub_rows;

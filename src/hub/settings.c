@@ -16,7 +16,7 @@ static bool setting_is_true(const char *value)
     return false;
 }
 
-/* Returns NULL if the variable is not set or is empty. */
+/* Returns the value of an environment variable, or NULL if the variable is not set or is empty. */
 static const char *env_text(osh_env_fn env, const char *name)
 {
     const char *value = env(name);

@@ -199,7 +199,8 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         if (!(path = osh_path_join(cx, dir, names[i]))) OSH_TRY(OSH_E_NOMEM);
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
-        /* The caller's earlier checks have already listed these files if they are missing. */
+        /* The caller has already checked config.json and the safetensors files, and listed them if
+         * they are missing. */
         bool known = !strcmp(names[i], "config.json") || strstr(names[i], ".safetensors");
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;

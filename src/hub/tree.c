@@ -35,7 +35,7 @@ typedef struct entry {                // an item of the server's list
     osh_buf type, path, oid, lfs_oid; // own
     int64_t n_bytes, n_lfs_bytes; // values of "size", and of "size" in the object "lfs"; -1: absent
     bool large; // true if the item has "lfs"; its oid and n_bytes then describe a pointer file
-    unsigned seen;                    // bits of the keys that were read so far
+    unsigned seen; // bits of the keys that were read so far: one bit for each key
 } entry;
 
 typedef struct listing {

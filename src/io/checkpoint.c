@@ -49,7 +49,7 @@ static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *
     OSH_NEW(cx, ck->shards, n);
     for (const cJSON *w = weights->child; w; w = w->next) {
         if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
-            continue; // the shard is already in the list
+            continue; // weight_map has named this shard before
         ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
         if (!ck->shard_names[ck->n_shards]) {
             rc = OSH_E_NOMEM;
@@ -123,8 +123,8 @@ done:
     return rc;
 }
 
-/* Checks that every tensor of the index is in the shard that the index names, and that the index
- * lists every tensor of the shards. */
+/* Checks the index: every tensor must be in the shard that the index names, and every tensor of the
+ * shards must be in the index. */
 static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON *weights,
                               const char *path)
 {
@@ -301,7 +301,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
     OSH_TRY(osh_dir_list(cx, &all, &n_all, ck->dir));
     for (size_t i = 0; i < n_all; i++) {
         struct stat st;
-        // the names of shards may have any ending
+        // shards are found by their whole names, because the names may have any ending
         bool keep = !is_replaced(all[i]) && !shards_have(ck, all[i]);
         if (keep) {
             osh_free(cx, path);

@@ -28,8 +28,8 @@ typedef struct osh_ckpt_virtual {
     /* index of the stored tensor with the same name; -1: no stored tensor has this name */
     int64_t stored;
     /* Indices of the first and the last shard among those that contain the stored tensors from
-     * which this tensor is computed. If last_shard < first_shard, it is computed from no stored
-     * tensor. */
+     * which this tensor is computed. If last_shard < first_shard, this tensor is computed from no
+     * stored tensor. */
     int first_shard, last_shard;
 } osh_ckpt_virtual;
 
@@ -49,8 +49,9 @@ typedef struct osh_checkpoint {
     struct osh_ckpt_sums *sums; // own
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
-    osh_entry *parts; // own, each name own: entries of single experts, whose data are parts of
-                      // tensors with several experts
+    /* own, each name own: entries of single experts. Their data are parts of tensors with several
+     * experts. */
+    osh_entry *parts;
     int64_t n_parts;
     /* own [parts]: name of each part in the file (osh_checkpoint_name_in_file); NULL: no parts */
     const char **in_file;
@@ -79,7 +80,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user);
 /* Changes the list of tensors: removes the stored tensors from which virtual tensors are computed.
- * by [tensors] has a number for each tensor. If the number is -1, the tensor remains in the list.
+ * `by` [tensors] has a number for each tensor. If the number is -1, the tensor remains in the list.
  * If it is less than -1, the tensor is removed. Otherwise the virtual tensor with this index
  * replaces the tensor in the list. The indices of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
@@ -156,7 +157,8 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
 /* If checksums are recorded and no checksum of the tensor is recorded yet, reads the tensor and
  * records its checksum. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
-/* Returns false if the tensor has no checksum yet. */
+/* Sets *sum to the recorded checksum of a tensor. Returns false if the tensor has no checksum
+ * yet. */
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum);
 /* Gives the checksums that were recorded, one by one. Tensors are numbered from 0 in the order in
  * which they were first read. Sets *tensor to the index of the tensor with number `at`, and *sum to
@@ -200,11 +202,11 @@ bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 /* Lists the files of the directory ck->dir that the output copies unchanged, sorted. The caller
- * frees the list with osh_strings_free. The list does not have directories, shards, other weights
- * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json,
- * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log
- * and oneshot-*. It does not have the README either, because each output gets a new README. `ck`
- * may have only the member `dir`; then no file counts as a shard. */
+ * frees the list with osh_strings_free. The list has no directories, shards or other weights
+ * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt). It does not
+ * have files that a run writes itself: config.json, *.index.json, recipe.yaml, the README,
+ * oneshot.log and oneshot-*. It does not have files that describe the source's quantization
+ * (hf_quant.h). `ck` may have only the member `dir`; then no file counts as a shard. */
 #define OSH_README_NAME "README.md"
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

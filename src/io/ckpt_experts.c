@@ -6,17 +6,21 @@
  *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
- * The shapes of the two tensors show which layout they have. The scales of FP8 experts have the
- * layout of their weights, and names that end in _scale_inv or _scale. A tensor of scales has one
- * number for each block, or one number for each expert ([E], [E, 1, 1]). The number of an expert is
- * the scale of both gate and up. A tensor whose name ends in _scale may also have one number for
- * each output, in either layout: [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM. If the
- * matrix of an expert is contiguous in the file, its entry is a range of the file. If it is
- * transposed, its elements are gathered from the file when it is read (container_part.c). The
- * tensor with all experts is removed from the checkpoint's list of tensors. Granite calls the two
- * tensors block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up
- * alternate in gpt-oss. vLLM's loader of gpt-oss takes gate and up in one tensor,
- * experts.3.gate_up_proj.weight [2F, D]. The biases of an expert have the shapes [2F] and [D]. */
+ * The shapes of the two tensors show which layout they have. If the matrix of an expert is
+ * contiguous in the file, its entry is a range of the file. If the matrix is transposed, its
+ * elements are gathered from the file when they are read (container_part.c). The tensors with all
+ * experts are removed from the checkpoint's list of tensors.
+ *
+ * FP8 experts also have tensors of scales, whose names end in _scale_inv or _scale. These tensors
+ * have the layout of the weights, and one number for each
+ *
+ *   block
+ *   expert    [E] or [E, 1, 1]; the number is the scale of both gate and up
+ *   output    only _scale; [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM
+ *
+ * Granite calls the two tensors block_sparse_moe.input_linear.weight and output_linear.weight. In
+ * gpt-oss the rows of gate and up alternate, and an expert has biases [2F] and [D]. vLLM's loader
+ * of gpt-oss takes gate and up in one tensor, experts.3.gate_up_proj.weight [2F, D]. */
 #include <string.h>
 
 #include "base/name.h"
@@ -38,16 +42,17 @@ typedef struct parting {
     osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
     osh_entry *parts;         // own, names own
-    const char **in_file;     // own [parts]: name in the file of a tensor that is only renamed (a
-                              // view), or NULL
+    /* own [parts]: name in the file (a view) if the tensor is only renamed, else NULL. */
+    const char **in_file;
     int64_t n_parts;
-    bool split; // false: tensors are only renamed
+    bool split; // true: tensors with all experts are split; false: tensors are only renamed
 } parting;
 
 #define GRANITE ".block_sparse_moe."
 static const struct stack_kind {
-    const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
-                                  // the names of the tensors of single experts
+    /* up, down: ends of the names of both tensors. leaf: end of the names of the tensors of single
+     * experts. */
+    const char *up, *down, *leaf;
     bool scale;
     /* true: only for joint experts (osh_experts_are_joint); the part of each expert is contiguous
      * and has one dimension less. For example, the biases [2F] of an expert are a part of
@@ -129,8 +134,8 @@ bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck)
     return osh_hf_config_has_flag(ck->config, "split_for_vllm");
 }
 
-/* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
- * `to`, or to NULL if the checkpoint has no such tensor. */
+/* Replaces the suffix `from` of `name` by the suffix `to`. Sets *other to the tensor with this new
+ * name, or to NULL if the checkpoint has no such tensor. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)
@@ -214,8 +219,8 @@ static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 }
 
 /* Makes the entry of a matrix with the given shape, which is a part of expert e in the tensor `of`.
- * The first row of the matrix is row `first` of the expert's matrix or, if the layout is
- * transposed, column `first`. */
+ * The new matrix begins at row `first` of the expert's matrix or, if the layout is transposed, at
+ * column `first`. */
 static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {
@@ -235,8 +240,8 @@ static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of,
         part->begin = at + first * width, part->end = part->begin + rows * width;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. `first`:
- * first row or column, as in part_take_rows. */
+/* Appends a tensor of expert e to the list. `leaf` is the last part of the name of the tensor's
+ * module. `first`: first row or column, as in part_take_rows. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {
@@ -314,7 +319,7 @@ static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
         stack s = {0};
         if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         *n += code_name_of(ck, ck->tensors[i].e) != NULL;
-        /* an upper bound: joint experts need only s.n entries more */
+        /* This is an upper bound: joint experts need only s.n more entries for both tensors. */
         if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:

@@ -12,8 +12,8 @@
 osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint *ck);
 /* Lists in ck->aside the safetensors files that are not shards, such as adapters and Mistral's
  * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM could read
- * such a file as a shard, which the file's name shows. The name is then numbered like the names of
- * the shards. Beside a model.safetensors without an index, a name such as
- * model-00001-of-00002.safetensors is also refused. */
+ * such a file as a shard, because its name is numbered like the names of the shards. Beside a
+ * model.safetensors without an index, a name such as model-00001-of-00002.safetensors is also
+ * refused. */
 osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck);
 #endif

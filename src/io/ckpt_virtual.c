@@ -83,8 +83,7 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
                                       const osh_entry *like, osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_entry *e = NULL; // own
-    // the tensor with the same name, which osh_checkpoint_find does not return after this call
+    osh_entry *e = NULL; // own: the new virtual tensor
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
     OSH_TRY(entry_whole(cx, &e, ck, name, like));

@@ -53,8 +53,8 @@ osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path
 void osh_container_read_direct(osh_container *st);
 void osh_container_close(osh_ctx *cx, osh_container *st);
 int64_t osh_container_count(const osh_container *st);
-/* Returns entry i, which describes one tensor (view: lives as long as st). Entries are sorted by
- * the offset of the tensor in the file. */
+/* Returns entry i, which describes one tensor (view: lives as long as the container). Entries are
+ * sorted by the offset of the tensor in the file. */
 const osh_entry *osh_container_at(const osh_container *st, int64_t i);
 /* Reads a whole tensor. */
 osh_status osh_container_read(osh_ctx *cx, void *to, const osh_container *st, const osh_entry *e);

@@ -30,8 +30,8 @@ static void put_element(char *to, const char *from, size_t size)
     else memcpy(to, from, size);
 }
 
-typedef struct block { // a rectangle of the part: near.n x far.n elements
-    int64_t at;  // offset of the first element in the file
+typedef struct block { // a rectangle of near.n x far.n elements of the part
+    int64_t at;  // offset of the rectangle's first element in the file
     size_t size; // number of bytes of an element
     axis near, far;
 } block;
@@ -62,8 +62,8 @@ done:
     return rc;
 }
 
-/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e. Writes them to `to`
- * as a matrix [r[1], c[1]]. */
+/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e. Writes these
+ * elements to `to` as a matrix [r[1], c[1]]. */
 static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_entry *e,
                               const int64_t r[2], const int64_t c[2])
 {

@@ -14,10 +14,10 @@ typedef enum { FREE, WAITS, IS_WRITTEN } edge_state;
 typedef struct edge {
     edge_state state;
     osh_file *f; // view
-    int64_t at;  // offset of the block in the file
+    int64_t at;  // offset of the waiting block in the file
     int64_t age;
     size_t n;             // number of bytes of the block that have arrived
-    uint64_t came[WORDS]; // bit i: byte i has arrived
+    uint64_t came[WORDS]; // bit i is 1 if byte i of the block has arrived
     uint8_t *bytes;       // view: [OSH_BLOCK_BYTES], aligned
 } edge;
 
@@ -79,8 +79,8 @@ done:
 }
 
 /* Sets *out to the incomplete block of file f at offset `at`. If there is none, *out becomes an
- * empty block. It gets free memory, or the memory of the oldest incomplete block, which is written
- * first. The caller holds the lock. */
+ * empty block. The empty block gets free memory, or the memory of the oldest incomplete block,
+ * which is written first. The caller holds the lock. */
 static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +122,7 @@ static osh_status edges_put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_
     pthread_mutex_unlock(&e->lock);
     rc = osh_file_write_blocks(cx, f, x->bytes, OSH_BLOCK_BYTES, x->at);
     pthread_mutex_lock(&e->lock);
-    // after a failure the block waits, and osh_edges_flush writes it again
+    // if the write fails, the block waits, and osh_edges_flush writes the block again
     x->state = rc ? WAITS : FREE;
     pthread_cond_broadcast(&e->written);
 done:

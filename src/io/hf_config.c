@@ -69,8 +69,8 @@ static osh_status take_ties(osh_ctx *cx, osh_hf_config *c)
     osh_status rc = OSH_OK;
     static const char key[] = "tie_word_embeddings";
     bool inside = c->model != c->json, inner = false;
-    // without a template, the default is that of transformers 4, unless the type's record has
-    // another default
+    /* Without a template, the default is that of transformers 4, unless the type's record has
+     * another default. */
     const cJSON *tied = hf_member(c->type, "tied");
     bool dflt = tied ? cJSON_IsTrue(tied) : !inside && !hf_member(c->type, "text");
     OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key, dflt, c->path));

@@ -12,18 +12,23 @@ typedef enum {
 typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transformers
     osh_rope_type type;
     double theta, factor;
-    bool none;                                // true if rope_theta is null: no rope
+    bool none;                                // true if rope_theta is null: the model has no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    /* The key of the same name; 0: config.json does not have this key. */
+    /* Value of the key with this name; 0: config.json does not have this key. */
     int64_t original_max_position_embeddings;
-    double low_freq_factor, high_freq_factor; // for llama3
-    double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
-    double attention_factor; // for yarn and longrope; < 0: the key is not in config.json
-    double mscale, mscale_all_dim;            // for yarn; 0: the keys are not in config.json
-    bool truncate;                            // for yarn; default: true
-    const cJSON *short_factor, *long_factor; // for longrope: lists of numbers; views of config.json
-    double llama_4_scaling_beta; // the key of the same name; 0: config.json does not have this key
+    double low_freq_factor, high_freq_factor; // for llama3 only
+    /* For yarn: numbers of rotations at the ends of the ramp; defaults: 32 and 1. */
+    double beta_fast, beta_slow;
+    /* Factor of cos and sin, for yarn and longrope; < 0: config.json does not have the key. */
+    double attention_factor;
+    /* For yarn: values of the keys with these names; 0: config.json does not have the key. */
+    double mscale, mscale_all_dim;
+    bool truncate; // for yarn: rounds the ends of the ramp to whole numbers; default: true
+    /* For longrope: a factor for each frequency; views of config.json. */
+    const cJSON *short_factor, *long_factor;
+    /* Value of the key with this name; 0: config.json does not have this key. */
+    double llama_4_scaling_beta;
     /* Theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is not changed. */
     double alpha;
 } osh_rope;
@@ -36,8 +41,8 @@ typedef struct osh_hf_size {
 enum { OSH_HF_SIZES = 16 }; // largest number of sizes that an output changes
 
 typedef struct osh_hf_config {
-    char *path;  // own: path of the file, for messages
-    char *text;  // own: content of the file
+    char *path;  // own: path of config.json, for messages
+    char *text;  // own: content of config.json
     size_t n_text;
     cJSON *json; // own
     /* The object text_config of `json` if the model also reads images or sound; else `json`
@@ -51,7 +56,8 @@ typedef struct osh_hf_config {
     /* The first item of `architectures`; NULL: config.json has no architecture. */
     const char *architecture; // view of `json`
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
-    /* Value in the file, or the family's default if the file has none. */
+    /* Value of the key tie_word_embeddings, or the family's default if config.json does not have
+     * the key. */
     bool tie_word_embeddings;
     bool has_tie_word_embeddings;
     osh_rope rope;
@@ -66,7 +72,8 @@ typedef struct osh_hf_config {
     /* Description of the quantization; NULL: the source has none (hf_quant.c). */
     const cJSON *quantization_config; // view
     char *quantization_path;          // own: path of the file with the description, for messages
-    cJSON *quantization_json; // own: content of that file; NULL: config.json has the description
+    /* own: content of the file with the description; NULL: config.json has the description. */
+    cJSON *quantization_json;
 } osh_hf_config;
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
@@ -75,7 +82,7 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);
-/* Returns a view, or NULL if the key is absent. */
+/* Returns the text of the key `key` of config.json (a view), or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
 /* Sets *out to a copy of c that uses the files of models_dir before the embedded records. The copy
  * has views of c, so c must live longer. osh_hf_config_drop frees the other members of the copy. */

@@ -17,7 +17,8 @@ enum { MAX_QUANT_BYTES = 16 << 20 };
 
 typedef struct quant_file {
     const char *name;
-    const char *inside; // key whose value is the description; NULL: the file is the description
+    /* Key of the file whose value is the description; NULL: the file itself is the description. */
+    const char *inside;
     bool copy;          // true: the file only repeats a key of config.json, so it is not read
 } quant_file;
 

@@ -51,7 +51,8 @@ static void set_problem(reader *r, const char *key, const char *text)
     if (!r->problem) r->rc = OSH_E_NOMEM;
 }
 
-/* Returns the finite number `key` of o, or `dflt` if it is absent. */
+/* Returns the finite number that the JSON object o has under `key`, or `dflt` if o does not have
+ * the key. */
 static double take_num(reader *r, const cJSON *o, const char *key, double dflt)
 {
     const cJSON *v = rope_member(o, key);
@@ -77,8 +78,8 @@ static double need_positive(reader *r, const char *key)
     return d;
 }
 
-/* Returns the number `key` of o, or `dflt` if it is absent. If the number is not whole or is less
- * than 1, stores this as the problem. */
+/* Returns the number that the JSON object o has under `key`, or `dflt` if o does not have the key.
+ * If the number is not whole or is less than 1, stores this fault in r->problem. */
 static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
 {
     double d = take_num(r, o, key, (double)dflt);

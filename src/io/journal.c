@@ -13,7 +13,7 @@ static const char magic[] = "OSHJRNL1";
 
 struct osh_journal {
     osh_file *f;                 // own
-    uint8_t *bytes;              // own: content of the file when it was opened
+    uint8_t *bytes;              // own: content that the journal had when it was opened
     osh_journal_record *records; // own
     int64_t n, cap;
     /* end: offset after the last valid record.

@@ -25,14 +25,16 @@ osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
 /* Opens the journal, or creates it if it is absent. If another process has the journal open, sets
  * *busy to true and *out to NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
-/* True if path still names the file that is open. */
+/* True if the path still names the file that this journal has open. */
 bool osh_journal_is_at(const osh_journal *j, const char *path);
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
-int64_t osh_journal_count(const osh_journal *j); // returns the number of records that were read
+/* Returns the number of records that osh_journal_open has read. */
+int64_t osh_journal_count(const osh_journal *j);
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 /* Returns the number of bytes after the last valid record when the journal was opened. */
 int64_t osh_journal_damaged(const osh_journal *j);
-void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
+/* Frees the records that osh_journal_open has read. */
+void osh_journal_drop(osh_ctx *cx, osh_journal *j);
 
 /* Appends a record by a write to the file. A kill of the process does not lose the record. A loss
  * of power may lose the record, until osh_journal_sync has put it on the disk. */

@@ -8,7 +8,7 @@
 #include "base/name.h"
 
 enum { MAX_MODEL_BYTES = 1 << 20 };
-#define MAX_NUMBER 1e15 // fits in an int64_t
+#define MAX_NUMBER 1e15 // largest number in a record; an int64_t can hold it
 
 static osh_status type_find_embedded(osh_ctx *cx, cJSON **out, const char *type,
                                      const char *architecture)
@@ -57,7 +57,8 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
-/* Works like record_fault, for the value of the key "fusions". */
+/* Returns NULL if `list` is an allowed value of the key "fusions". Otherwise, returns a description
+ * of the allowed values. */
 static const char *fusions_fault(const cJSON *list)
 {
     static const char wanted[] =

@@ -8,8 +8,8 @@
 enum { OSH_FUSION_PARTS = 6 }; // largest number of parts of a layer in "fusions"
 typedef struct osh_embedded_type { // a record that cmake/embed.cmake embeds
     const char *name;         // model_type
-    const char *architecture; // architecture of the type's text model, if the template is for text
-                              // models; else ""
+    /* Architecture of the type's text model if the template is for text models, else "". */
+    const char *architecture;
     const char *text;         // n bytes of JSON
     size_t n;
 } osh_embedded_type;

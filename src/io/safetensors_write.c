@@ -13,7 +13,8 @@
 #include "base/buf.h"
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-/* Upper bound of the header's bytes without the tensors: length, metadata, padding. */
+/* Upper bound for the bytes of the header, not counting the descriptions of tensors: length,
+ * metadata, padding. */
 enum { HEADER_BYTES = 8 + 64 };
 
 /* Returns the rank of a dtype in the sort order of the safetensors library, which is the descending

@@ -7,13 +7,15 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
-enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square, first
+enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square and first
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 
-typedef struct block_bias { // bias of a Linear, as f32
-    osh_ada_vector v; // one allocation has all arrays of v, and `first`; v.x (own) is its address
-    float *first;     // view: the original bias
+typedef struct block_bias { // a bias of a Linear that is optimized, in f32
+    /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
+     * allocation. */
+    osh_ada_vector v;
+    float *first;     // view: the bias before learning
 } block_bias;
 
 typedef struct learning {
@@ -22,20 +24,23 @@ typedef struct learning {
     block_bias *biases;   // own [n_learns]
     /* State of the optimization of each weight; also owns each learner. */
     osh_ada_learner **of; // own [n_learns]
-    /* Index of the weight in `of`, or of the bias in `biases`; -1: not optimized. */
+    /* For each weight of the graph: its index in `of`, or for a bias its index in `biases`; -1: not
+     * optimized. */
     int *which;           // own [weights]
-    /* wants [weights]: true for optimized weights and biases. none [values]: all false. */
+    /* wants [weights]: true for optimized weights and biases.
+     * none [values]: all elements are false. */
     bool *wants, *none; // own
-    /* True if the backward pass writes the gradient of the weight directly into the memory of the
-     * learner. */
+    /* For each weight: true if the backward pass writes the gradient of the weight directly into
+     * the memory of the learner. */
     bool *placed;         // own [weights]
-    osh_tensor **dv;      // own [values]: gradients during a backward pass
+    osh_tensor **dv;      // own [values]: gradients of values during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
     /* next: index in `order` of the next sample to draw.
      * drawn: number of shuffles so far. */
     int64_t next, drawn;
-    int32_t *ids;         // own: tokens of the current batch
-    uint8_t *counted;     // own: 1 for tokens of the current batch that the loss counts, else 0
+    int32_t *ids;         // own: token ids of the current batch
+    /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
+    uint8_t *counted;
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
     bool judging;         // true while only the loss is computed, and no gradients
     int64_t step;         // index of the current step, from 0
@@ -155,7 +160,8 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->ids, block_most_tokens(b));
     OSH_NEW(cx, l->counted, block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
-    l->next = b->data->n; // the end of the list, so the first draw shuffles the samples
+    // `next` is at the end of the list, so the first draw shuffles the samples
+    l->next = b->data->n;
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
@@ -168,8 +174,8 @@ done:
 
 /* ---- samples ---- */
 
-/* Draws the samples of the next step. Sets *first to the index in l->order of the first of them.
- * Shuffles l->order if fewer samples remain than a step needs. */
+/* Draws the samples of the next step. Sets *first to the index of the first drawn sample in
+ * l->order. Shuffles l->order if fewer samples remain than a step needs. */
 static void learning_draw(learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
@@ -217,7 +223,7 @@ static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    // x: view of the input; x0: own, the input of the original model
+    // x: view of the input values of the batch. x0: own, the same values of the original model.
     osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;

@@ -36,7 +36,7 @@ typedef struct osh_block {
     /* The weights of the model. osh_block_learn changes the optimized weights in each step. When it
      * returns, they have the resulting values. */
     osh_weights *w;
-    int first, n;            // the nodes of the range: [first, first + n)
+    int first, n;            // the nodes of the range are [first, first + n)
     const bool *run;         // [n]: true for the nodes of the block
     /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */
     const int *in, *out;
@@ -49,19 +49,20 @@ typedef struct osh_block {
      *   k in [n_in, n_in + n_out)    the target of out[k - n_in]
      *   k from n_in + n_out on       the value in[k - n_in - n_out] of the original model */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
-    /* Called after each step with the number of steps done. If learning stops early, the last call
-     * gets rule.steps instead. May be NULL. */
+    /* Called after each step with the number of steps that are done. If learning stops early, the
+     * last call gets rule.steps instead. May be NULL. */
     void (*step)(osh_ctx *cx, void *user, int64_t t);
     void *user;
     osh_block_rule rule;
     osh_block_weight *learns; // [n_learns]
     int n_learns;
-    /* Result: the loss of some steps (AdaRound: with its rounding term); NULL: not wanted. */
+    /* Result: the losses of some steps (for AdaRound, with the rounding term). NULL: the caller
+     * does not need them. */
     double *curve;           // view, [osh_ada_points]
     /* Results: loss of the first step and of the last step, each computed from the samples of that
      * step only. */
     double begun, ended;
-    int64_t n_steps;         // result: number of steps done
+    int64_t n_steps;         // result: number of steps that were done
     /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with
      * learned weights. */
     double nearest, learned;

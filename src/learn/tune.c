@@ -11,20 +11,21 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-/* WARM: number of warmup steps, in which the learning rates rise. HELD: one of HELD rows is used
- * for validation and not for learning. */
+/* WARM: number of warmup steps, in which the learning rates rise.
+ * HELD: one of every HELD rows is used for validation and not for learning. */
 enum { WARM = 4, HELD = 8 };
 /* Estimate of all small allocations, which tune_kept_bytes does not compute one by one. */
 enum { SMALL_BYTES = 1 << 16 };
-#define FROM_CODE 0.4f // largest |v - code| before the first step; v is the code as a real number
+/* Largest |v - code| before the first step; v is the real number that is rounded to the code. */
+#define FROM_CODE 0.4f
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
-typedef struct learner { // the learning state of a weight
+typedef struct learner { // the learning state of one weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: memory of all float arrays of `c` or `n`, whichever `role` uses
+    float *room;       // own: memory of all float arrays of `c` (role LINEAR) or of `n` (role NORM)
     int8_t *zero;      // own: zero points of `c`
     int8_t *start;     // own: codes before tuning
 } learner;
@@ -153,7 +154,7 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // only for sizeof; never dereferenced
+    const learner *l = NULL; // l is used only for sizeof, and never dereferenced
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
@@ -167,7 +168,8 @@ static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float off
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // an earlier node has the same weight
+    // the learner exists, because an earlier node has the same weight
+    if (l->role != FIXED) goto done;
     OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
@@ -225,8 +227,8 @@ done:
 
 /* ---- rows ---- */
 
-/* Runs a row forward through the model, up to the output head. keep [values] is true for values
- * that remain in *b; if it is NULL, all values remain. */
+/* Runs a row forward through the model, up to the output head. keep [values]: true for values that
+ * remain in the batch *b. If `keep` is NULL, all values remain. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -324,7 +326,7 @@ bool osh_tune_can_judge(const osh_dataset *d)
     return n > 0;
 }
 
-/* Adds the KL divergences of the counted predictions of b to *sum. */
+/* Adds the KL divergences of the counted predictions of batch b to *sum. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
@@ -417,7 +419,7 @@ static double tune_rate_part(int64_t at, int64_t n)
     return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
-/* Changes all tuned weights in step `at`. */
+/* Changes all tuned weights in step number `at`. */
 static osh_status tune_move(osh_ctx *cx, osh_tune *t, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -433,8 +435,8 @@ done:
     return rc;
 }
 
-/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per prediction over
- * the rows of the step. *loss is computed before the weights change. */
+/* Does step number `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per prediction
+ * over the rows of the step. *loss is computed before the weights change. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -536,7 +538,11 @@ static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, 
                                  int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    // own: run [nodes]; none, leaves, all [values]
+    // Each is own.
+    // run [nodes]: true for all nodes.
+    // none [values]: all elements are false.
+    // leaves [values]: true only for the hidden values.
+    // all [values]: all elements are true.
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
     const osh_op *kl = &osh_op_kl;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};

@@ -31,14 +31,15 @@ typedef struct osh_tune osh_tune;
 osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const osh_checkpoint *ck,
                         const osh_dataset *data, const osh_tune_rule *rule);
 void osh_tune_free(osh_ctx *cx, osh_tune *t);
-/* Adds a quantized weight: copies codes [O, I] and params. Only for integers with scales by group
- * or by channel. */
+/* Adds a quantized weight: copies codes [O, I] and params. The codes must be integers, with scales
+ * by group or by channel. */
 osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q,
                          const int8_t *codes, const osh_qparams *params);
 typedef struct osh_tune_result {
     double before, after; // KL divergence per token of the validation rows, before and after tuning
     int64_t n_changed, n_codes;
-    /* Result: KL divergence per token of the rows of each step, before the step; may be NULL. */
+    /* Result: for each step, the KL divergence per token of the step's rows, computed before the
+     * step. NULL: the caller does not need it. */
     double *curve;        // view [steps]
 } osh_tune_result;
 /* Runs all steps. If `step` is not NULL, calls it before each step with the index of the step, and
@@ -64,8 +65,8 @@ bool osh_tune_can_judge(const osh_dataset *d);
  * osh_tune_take. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
 typedef struct osh_tune_memory { // upper bounds of host bytes, with the allocator's overhead
-    /* kept: allocated from osh_tune_new to osh_tune_free.
-     * row: allocated in addition to `kept` while a row is run. */
+    /* kept: bytes that are allocated from osh_tune_new to osh_tune_free.
+     * row: bytes that are allocated in addition while a row is run. */
     size_t kept, row;
 } osh_tune_memory;
 /* Computes the memory of tuning. n_scales [weights]: number of scales of each weight that the

@@ -1,11 +1,11 @@
-/* by_route.c - checks models whose experts are calibrated only on the tokens that the router sends
- * to them (--moe-calibrate-all-experts false). Refuses recipes that need the other tokens. */
+/* by_route.c - checks recipes for --moe-calibrate-all-experts false, with which an expert gets only
+ * the tokens that the router sends to it. Refuses recipes that need all tokens in each expert. */
 #include <string.h>
 
 #include "match/matching.h"
 
-/* Fails if a modifier needs the tokens that are not routed to an expert. These tokens are not
- * available: their rows in the inputs of the expert are 0. */
+/* Fails if a modifier needs tokens of an expert that the router does not send to the expert. The
+ * expert does not get these tokens: their rows in its inputs are 0. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

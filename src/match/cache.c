@@ -1,16 +1,17 @@
-/* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. The
- * scales are tensors `k_scale` and `v_scale` of the module around the attention. A scale tensor has
- * one number ([1]) or one number for each head ([heads, 1, 1]). The scheme may add zero points.
+/* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. These
+ * scales are the tensors `k_scale` and `v_scale` of the module that contains the attention. A scale
+ * tensor has one number (shape [1]) or one number for each head ([heads, 1, 1]). With an asymmetric
+ * scheme there are also zero points.
  *
- * Keys and values are observed as inputs of the attention, after rope. The scales are written
- * together with the Linear that reads the output of the attention, directly or through a gate. This
- * Linear is solved when the scales are complete, and its record in the journal contains the scales.
- * If no modifier quantizes the Linear, the list of Linears has it only because of the scales. Its
- * weight then does not change.
+ * Keys and values are observed as inputs of the attention, after rope. Their scales are written
+ * together with the Linear that reads the output of the attention, directly or through a gate. The
+ * scales are complete when this Linear is solved, and its record in the journal contains them. If
+ * no modifier quantizes the Linear, it is listed only because of the scales, and its weight does
+ * not change.
  *
- * If a scheme has static output_activations, the Linear gets an `output_scale` and
- * `output_zero_point`, [1]. They are computed from its output with the original weight. The pass
- * that observes the input also computes this output. */
+ * If a scheme has static output_activations, the Linear gets the tensors `output_scale` and
+ * `output_zero_point`, [1]. They are computed from the Linear's output with the original weight.
+ * The pass that observes the input also computes this output. */
 #include "match/cache.h"
 
 #include <stdio.h>
@@ -52,7 +53,7 @@ int osh_cache_attention(const osh_graph *g, int node)
     while (from >= 0) {
         const osh_node *n = &g->nodes[from];
         bool gate =
-            osh_node_is(n, OSH_OP_GATES); // a gate has the output of the attention as its input 1
+            osh_node_is(n, OSH_OP_GATES); // input 1 of a gate is the output of the attention
         if (!gate && !osh_node_is(n, OSH_OP_ROTATES)) break;
         from = g->values[n->in[gate]].producer;
     }
@@ -74,8 +75,9 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if no earlier Linear needs the same range (smallest and largest value). Linears with the
- * same input are adjacent in p->linears. */
+/* True if no Linear before `linear` needs the range (smallest and largest element) of the same
+ * graph value. Linears with the same input are adjacent in p->linears, so only these are
+ * compared. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
@@ -109,7 +111,8 @@ static osh_linear *cache_reader(osh_matching *p, int attention)
 static void cache_point(const osh_matching *p, osh_linear *l, const osh_node *attention)
 {
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // inputs 0, 1, 2 of an attention are queries, keys, values
+        /* inputs 0, 1, 2 of the attention are queries, keys, values */
+        int from = (k + 1) % OSH_CACHED;
         if (from || p->queries) l->ranged[k] = attention->in[from];
     }
 }
@@ -121,8 +124,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for multi-head latent attention (DeepSeek). Its values are narrower than its keys, so a
- * slice follows the attention. */
+/* True for multi-head latent attention (DeepSeek). Its values have fewer elements per head than its
+ * keys, so a slice follows the attention. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -150,7 +153,8 @@ static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
                  name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
-        int from = (k + 1) % OSH_CACHED; // inputs 0, 1, 2 of an attention are queries, keys, values
+        /* inputs 0, 1, 2 of the attention are queries, keys, values */
+        int from = (k + 1) % OSH_CACHED;
         if (head) l->heads[k] = from ? at->n_kv_heads : at->n_heads;
     }
     cache_point(p, l, n);
@@ -159,8 +163,9 @@ done:
     return rc;
 }
 
-/* Fails if no target of the modifier's group for attention matches this attention. Inference
- * engines apply such a group to all attentions, so the targets must match all of them. */
+/* Fails if the modifier has a config group for attentions whose targets do not match this
+ * attention. Inference engines apply such a group to all attentions, so its targets must match all
+ * of them. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;

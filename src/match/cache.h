@@ -1,60 +1,60 @@
-/* cache.h - lists the scale tensors of kv_cache_scheme and of static output_activations. The scales
- * of an attention are written together with the Linear that reads the output of the attention. */
+/* cache.h - lists the scale tensors that kv_cache_scheme and static output_activations add to the
+ * output. The scales of an attention are written together with the Linear that reads the output of
+ * the attention. */
 #ifndef OSH_CACHE_H
 #define OSH_CACHE_H
 #include "match/matching.h"
 
-/* The scheme of a Linear that is not quantized, and that is listed only for the scales of an
+/* Scheme of a Linear that is not quantized. Such a Linear is listed only for the scales of an
  * attention. */
 extern const osh_q_scheme osh_kept_scheme;
 
 enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
 typedef struct osh_cache_leaf {
-    /* Index of the observed value of the Linear, below OSH_RANGED. If it is OSH_OUTPUT, the
-     * tensor's name begins with the name of the Linear. Otherwise, the name begins with the name of
-     * the module around the Linear. */
+    /* Index (below OSH_RANGED) of the Linear's observed value that the scales belong to. If it is
+     * OSH_OUTPUT, the tensor's name begins with the name of the Linear. Otherwise, it begins with
+     * the name of the module that contains the attention. */
     int of;
     bool zero;     // true if the tensor has zero points; false if it has scales
-    char name[24]; // last part of the tensor's name, such as "k_scale"
+    char name[24]; // leaf of the tensor's name, such as "k_scale"
     osh_dtype dtype;
     int ndim;
-    int64_t shape[3]; // [1], or [heads, 1, 1] for one scale for each head
+    int64_t shape[3]; // [1], or [heads, 1, 1] if each head has a scale
     size_t bytes;
 } osh_cache_leaf;
-/* Returns the quantization arguments for the k-th observed value of the Linear (k below
- * OSH_RANGED). */
+/* Returns the quantization arguments for the k-th observed value of the Linear. k is below
+ * OSH_RANGED. */
 const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
-/* Lists the Linear's scale tensors in `out`, and returns their number. They are in the order of the
- * output, in which they follow the other tensors of the Linear. */
+/* Lists the Linear's scale tensors in `out`, in the order of the output, and returns their number.
+ * In the output, they follow the other tensors of the Linear. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
                      const osh_linear *l);
 /* Returns the index of the attention node whose output the Linear at node `node` reads, or -1 if
- * there is none. A gate or a rotation may stand between attention and Linear. */
+ * there is none. A gate or a rotation may be between attention and Linear. */
 int osh_cache_attention(const osh_graph *g, int node);
-/* Returns the index of the modifier whose kv_cache_scheme applies to the attention before the
- * Linear at node `node`. Returns -1 if there is none. */
+/* Returns the index of the modifier whose kv_cache_scheme applies to the attention that the Linear
+ * at node `node` reads. Returns -1 if there is none. */
 int osh_cache_modifier(const osh_matching *p, int node);
-/* Sets the observed values of l again. Must be called after the index of its node has changed. */
+/* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
 /* Returns the bytes of scratch that the observers of the Linear's k-th observed value need for
  * `tokens` tokens. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
-/* True if no earlier Linear needs the range of this Linear's k-th observed value. */
+/* True if no Linear with a smaller index needs the range of this Linear's k-th observed value. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
-/* Returns the bytes of counts (histograms) that the observers of the Linear keep in addition to the
- * ranges. */
+/* Returns the bytes of histograms that the observers of the Linear keep in addition to ranges. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
-typedef struct osh_ranged { // a value whose range the run observes (run/ranges.h)
-    /* linear: index of the first Linear that needs the range.
-     * k: index of the observed value in this Linear (k < OSH_RANGED). */
+typedef struct osh_ranged { // a graph value whose range the run observes (run/ranges.h)
+    /* linear: index of the first Linear that needs the range of the value.
+     * k: index of the value in this Linear (k < OSH_RANGED). */
     int linear, k;
-    int next;                // 1 + index of the next osh_ranged for the same graph value; 0: none
-    /* One observer for each scale (member `heads` of osh_linear). NULL after the scales are
-     * computed. */
+    int next;                // 1 + index of the next osh_ranged with the same graph value; 0: none
+    /* One observer for each scale of the value (member `heads` of osh_linear). NULL after the
+     * scales are computed. */
     osh_act_observer *heads; // own
-    /* Smallest and largest element of each sample (osh_stat_sample_ranges). NULL if they are on the
-     * GPU, or after the observers have read them. */
+    /* Smallest and largest element of the value in each sample (osh_stat_sample_ranges). NULL if
+     * these numbers are on the GPU, or after the observers have read them. */
     osh_tensor *rows; // own [2, samples * heads]
 } osh_ranged;
 #endif

@@ -1,5 +1,5 @@
 /* dense.c - lists the weights that stay dense (not quantized), with the reasons. Weights whose
- * names differ only in numbers share a row of the list. In the row, `*` stands for the numbers. */
+ * names differ only in numbers share a row of the list, with `*` in place of the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 
@@ -17,7 +17,7 @@ static bool dense_is_weight(const osh_entry *e)
            !osh_ends_with(e->name, n, "norm.weight");
 }
 
-/* Returns the reason why a tensor that is not the weight of a known module stays dense. */
+/* Returns the reason why a tensor stays dense. The tensor is not the weight of a known module. */
 static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
@@ -29,7 +29,7 @@ static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_ent
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 
-/* Writes the name of the module with * for numbers to b. For example,
+/* Writes a module's name to b, with * in place of its numbers. For example,
  * "model.layers.3.mlp.gate.weight" becomes "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -134,8 +134,7 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    // true if all Linears are listed only for scales of an attention, so that no weight is
-    // quantized or pruned
+    // true if all Linears are listed only for the scales of attentions, so that no weight changes
     bool all = true;
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;

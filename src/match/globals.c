@@ -1,6 +1,6 @@
 /* globals.c - finds the largest magnitudes of weights and computes global scales from them. A
- * global scale is a second scale of a weight, which NVFP4 needs. quant/fusion.h decides which
- * modules share one. */
+ * global scale is a second scale of a weight, which the format NVFP4 needs. quant/fusion.h decides
+ * which modules share a global scale. */
 #include "match/globals.h"
 
 #include <string.h>
@@ -14,20 +14,20 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    /* Largest magnitude of each weight. UNKNOWN: the weight is not read. QUEUED: the current call
+    /* Largest magnitude in each weight. UNKNOWN: the weight was not read. QUEUED: the current call
      * of osh_globals_find reads the weight. */
     float *amax;          // own [linears]
-    float *global;        // own [linears]: global scale; 0: there is none, or it is not known yet
+    float *global; // own [linears]: global scale; 0: the Linear has none, or it is not known yet
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
+    osh_map *first = NULL; // own: maps the name of a fused layer to the index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    // own [linears]: last[i] is the index of the last Linear found so far that shares a scale with
-    // Linear i, if i is the first Linear with this scale
+    // own [linears]: last[i] is the last Linear so far that shares a global scale with Linear i. It
+    // is only valid if i is the first Linear with this scale.
     int *last = NULL;
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
@@ -87,8 +87,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of the chunks in which the weight is read. They are a multiple of the smallest
- * number of elements that can be changed together (osh_checkpoint_unit). */
+/* Returns the bytes of the chunks in which the weight is read: a multiple of the unit in which the
+ * checkpoint changes elements (osh_checkpoint_unit). */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
@@ -99,7 +99,7 @@ static size_t globals_piece(const osh_matching *p, int linear)
 typedef struct scan {
     osh_globals *g;
     int *which;     // own [n]: indices of the Linears whose weights are read
-    uint8_t *rooms; // own [threads, room]: a buffer of `room` bytes for each thread
+    uint8_t *rooms; // own [threads, room]: one buffer for each thread
     size_t room;
 } scan;
 
@@ -132,8 +132,8 @@ done:
     return rc;
 }
 
-/* Lists the Linears that share a global scale with one of `linears` and whose largest magnitude is
- * not known. Returns their number. If `which` is NULL, the function only counts them. */
+/* Lists the Linears whose largest magnitude is unknown, and that share a global scale with one of
+ * `linears`. Returns their number. If `which` is NULL, only counts them. */
 static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_matching *p = g->plan;
@@ -152,8 +152,8 @@ static bool globals_searches(const osh_matching *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* Computes the global scale that the Linear shares with others. Does nothing if the largest
- * magnitude of one of these Linears is not known. */
+/* Computes the global scale that the Linear shares with other Linears. Does nothing if the largest
+ * magnitude of one of them is not known. */
 static void globals_settle(osh_globals *g, int linear)
 {
     const osh_matching *p = g->plan;
@@ -191,7 +191,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        // such an observer uses all threads for one Linear
+        // an observer that searches uses all threads for one Linear
         OSH_TRY(globals_scan_one(cx, &s, k, 0));
         s.which[k--] = s.which[--n_which];
     }
@@ -199,7 +199,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        /* Only after a failure: the weight was not read. */
+        /* After a failure, weights may be queued that were not read. */
         if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN;
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
@@ -208,8 +208,8 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Returns an upper bound of the bytes of an osh_globals, and of the magnitudes that a stream stores
- * (output/held.c). */
+/* Returns an upper bound of the bytes of an osh_globals. Also counts the magnitudes that a streamed
+ * output keeps (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

@@ -1,5 +1,5 @@
-/* indivisible.c - handles modules whose number of columns is not a multiple of the group size:
- * refuses them, or leaves them dense. */
+/* indivisible.c - handles modules whose number of columns is not a multiple of the group size.
+ * Depending on --indivisible, the plan refuses such modules or leaves them dense. */
 #include "match/indivisible.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "match/parallel.h"
 #include "tensor/scalar.h"
 
-/* True if the number of columns I is a multiple of the group size of `a`, or if `a` has no
+/* True if the number I of columns is a multiple of the group size of `a`, or if `a` has no
  * groups. */
 static bool groups_divide(const osh_q_args *a, int64_t I)
 {
@@ -26,7 +26,7 @@ void osh_indivisible_leave(const osh_matching *p, osh_plan_module *c, int *modif
     c->scheme = *modifier = -1, c->why = "its groups do not divide its columns";
 }
 
-/* Returns the greatest common divisor of the numbers of columns of all modules with this scheme. */
+/* Returns the greatest common divisor of the numbers of columns of all modules with scheme `s`. */
 static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
 {
     int64_t common = 0;
@@ -35,8 +35,9 @@ static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
     return common;
 }
 
-/* Fails because the number of columns of a module is not a multiple of the group size. The message
- * lists the group sizes that are possible for all modules of the scheme. */
+/* Fails because the number of columns of Linear l is not a multiple of the group size of its
+ * scheme. The message lists the group sizes that divide the columns of all modules with this
+ * scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -67,9 +68,9 @@ done:
     return rc;
 }
 
-/* Returns a group size that replaces the group size of the scheme, or 0 if none does. `quality
- * best` may choose 64 or 32 if no option sets a size, and if the new size divides `common`.
- * `common` is the greatest common divisor of the columns of all modules with this scheme. */
+/* Returns a group size that replaces the group size of the scheme, or 0 if there is none. `quality
+ * best` may choose 64 or 32 if no option sets a group size, and if the new size divides `common`.
+ * common: greatest common divisor of the numbers of columns of all modules with this scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;

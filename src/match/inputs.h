@@ -1,5 +1,5 @@
-/* inputs.h - the inputs of a plan: options, source, recipe, graph and data. Also some facts that
- * depend only on them. */
+/* inputs.h - declares the inputs of a plan: options, source, recipe, graph and data. Also has some
+ * facts that depend only on these inputs. */
 #ifndef OSH_INPUTS_H
 #define OSH_INPUTS_H
 #include "data/mix.h"
@@ -18,7 +18,8 @@ typedef enum {
 typedef struct osh_inputs {
     const osh_options *opt;    // view
     struct osh_source *source; // own
-    osh_matcher *only;         // own: matcher of --only; NULL: the option is not given
+    /* own: matches the module names that --only names; NULL: the option is not given */
+    osh_matcher *only;
     osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own
     /* Graph of the model. NULL if the architecture is unknown and the run needs no data. */
@@ -26,36 +27,38 @@ typedef struct osh_inputs {
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
-    bool by_route; // true if experts are calibrated only on the tokens that are routed to them
-    /* Decisions of `quality best` (plan/best.h) for settings that the user does not give. */
+    bool by_route; // true if each expert is calibrated only on the tokens that are routed to it
+    /* The members from here to `spared` are decisions of `quality best` (plan/best.h), if the user
+     * does not give these settings. */
     bool best;                 // true if some modifier has `quality best`
     /* view: sequential targets (classes or names at which the graph is cut) */
     const osh_strs *targets;
-    /* Group size that replaces the group size of the scheme; 0: no replacement. */
+    /* Group size that replaces the group size of the scheme; 0: the scheme's size is used. */
     int64_t group_size;
-    /* Name of the output head that --scheme leaves dense; NULL: none. */
+    /* Name of the output head, if a scheme of --scheme leaves the head dense; NULL: none. */
     const char *spared; // view of `graph`
     osh_dataset data;   // own: calibration samples; empty if the run needs no data
-    osh_mix mix;        // own: the data sets that `data` comes from; empty if the run needs no data
-    osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
+    /* own: the data sets from which the samples of `data` come; empty if the run needs no data */
+    osh_mix mix;
+    osh_groups groups;  // groups of samples; each statistic is a sum over each group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // true if calibration runs on a GPU
     /* GPU model for which the run is planned (--device-model). This machine need not have such a
-     * GPU. View of budget/gpus.c; NULL: none. */
+     * GPU. View of a row in budget/gpus.c; NULL: the option is not given. */
     const struct osh_gpu_model *gpu_model;
-    int ordinal;        // number of the GPU
-    osh_device *device; // own: the opened GPU; NULL: the run uses no GPU, or it is not open
+    int ordinal;        // number of the GPU on this machine
+    osh_device *device; // own: the opened GPU; NULL: the run uses no GPU, or the GPU is not open
 } osh_inputs;
 
-/* Returns the kind of device on which calibration runs. */
+/* Returns the kind of device (GPU or host) on which calibration runs. */
 static inline const osh_device_kind *osh_plan_kind(const osh_inputs *in)
 {
     return &osh_device_kinds[in->on_device ? OSH_GPU : OSH_HOST];
 }
 
-/* Builds in->graph from the checkpoint, with routed_rows nodes if in->by_route is true. Frees the
- * previous graph. */
+/* Builds in->graph from the checkpoint and frees the previous graph. If in->by_route is true, the
+ * graph has a routed_rows node before each expert. */
 static inline osh_status osh_inputs_build_graph(osh_ctx *cx, osh_inputs *in)
 {
     osh_graph_free(cx, in->graph), in->graph = NULL;
@@ -63,8 +66,8 @@ static inline osh_status osh_inputs_build_graph(osh_ctx *cx, osh_inputs *in)
                                                                    in->opt->models_dir);
 }
 
-/* Returns the memory class for weights, statistics and batches in host memory. Without a GPU, they
- * count as device memory. */
+/* Returns the memory class of the weights, statistics and batches that are in host memory. Without
+ * a GPU, the host is the device, so they count as device memory. */
 static inline osh_mem_class osh_plan_work_class(const osh_inputs *in)
 {
     return in->device ? OSH_MEM_HOST : OSH_MEM_DEVICE;

@@ -1,12 +1,12 @@
 /* loaders.c - finds experts that transformers or vLLM does not load correctly. The plan refuses
- * them if --target names the engine.
+ * such experts if --target names the engine.
  *
  * transformers 5.17 stacks the experts of a quantized model in one tensor, and uses one scheme for
- * all of them (integrations/compressed_tensors.py, get_experts_scheme). It is the scheme of the
- * first group with a target "re:..." that contains "experts". If there is none, it is the scheme of
- * the first group with a target that is no regex. If there is none, either, it is the scheme of the
- * first group. If this scheme is FP8, experts may also be dense. With every other scheme,
- * transformers finds only experts whose tensors have the names of codes. */
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme). This is the scheme of the
+ * first group with a target "re:..." that contains "experts". Without such a group, it is the
+ * scheme of the first group with a target that is no regex. Without such a group, it is the scheme
+ * of the first group of all. If this scheme is FP8, experts may also be dense. With any other
+ * scheme, transformers loads no dense experts. */
 #include "match/loaders.h"
 
 #include <stdio.h>
@@ -18,18 +18,20 @@
 #include "quant/joint.h"
 #include "quant/source.h"
 
-/* a verb phrase for messages */
+/* This verb phrase completes the message "transformers 5.17 ... experts". */
 static const char another_group[] = "takes another group's scheme for";
 
-/* True if the source has single experts whose codes vLLM finds, but transformers does not. */
+/* True if experts of the source are separate modules whose codes vLLM finds, but transformers does
+ * not. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
     return osh_checkpoint_parts_for_vllm(ck) ||
            osh_hf_config_has_flag(ck->config, "experts_for_vllm");
 }
 
-/* True if a group fits one of the three rules by which transformers selects a group for experts.
- * Rule 0: a target is a regex that contains "experts".
+/* True if a group fits rule number `rule` of the three rules by which transformers selects a group
+ * for all experts.
+ * Rule 0: a target of the group is a regex that contains "experts".
  * Rule 1: a target is no regex.
  * Rule 2: every group fits. */
 static bool group_has_rule(const osh_q_scheme *s, int rule)
@@ -42,7 +44,7 @@ static bool group_has_rule(const osh_q_scheme *s, int rule)
     return yes;
 }
 
-/* True if group a comes before group b in the output's config.json. */
+/* True if group a comes before group b in the config.json of the output. */
 static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
 {
     char names[2][32];
@@ -54,7 +56,7 @@ static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
 
 /* Returns the group whose scheme transformers uses for all experts, or NULL if n is 0. If `sorted`
  * is true, config.json has the groups in the byte order of their names, as in an output. Otherwise
- * config.json has them in the order of `schemes`. */
+ * config.json has the groups in the order of `schemes`. */
 static const osh_q_scheme *group_taken(const osh_q_scheme *schemes, size_t n, bool sorted)
 {
     for (int rule = 0; n && rule < 3; rule++) {
@@ -73,13 +75,13 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* True if transformers decodes the codes of an expert with scheme `s` correctly although it uses
- * scheme `taken`. The format of integers depends on whether `inputs` is present. */
+/* True if transformers decodes an expert with scheme `s` correctly, although it uses the scheme
+ * `taken`. The format of integers depends on whether `inputs` is present. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
     if (!a->present || !b->present) return false;
-    /* the stored scales are enough to decode FP8 weights with any scheme */
+    /* the stored scales decode FP8 weights, whatever FP8 scheme transformers uses */
     if (weights_are_fp8(s) && weights_are_fp8(taken)) return true;
     return a->type == b->type && a->bits == b->bits && a->strategy == b->strategy &&
            a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
@@ -89,8 +91,9 @@ static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 }
 
 typedef struct experts_loader { // how transformers loads the experts of a model
-    const osh_q_scheme *taken; // scheme for all experts; NULL: there are no groups
-    /* need_vllm: true if only vLLM finds single experts.
+    /* scheme that transformers uses for all experts; NULL: config.json has no groups */
+    const osh_q_scheme *taken;
+    /* need_vllm: true if only vLLM finds the codes of experts in separate tensors.
      * modules: true if each expert is a module in transformers. */
     bool need_vllm, modules;
     osh_kinds kinds;
@@ -105,7 +108,7 @@ static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
 }
 
 /* Returns a verb phrase that says what transformers does wrong with an expert in scheme s, such as
- * "finds no codes of". Returns NULL if it does nothing wrong. */
+ * "finds no codes of". Returns NULL if transformers loads the expert correctly. */
 static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, const char *name)
 {
     if (of->modules) return NULL;
@@ -114,21 +117,22 @@ static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, 
     return of->taken && experts_decode(s, of->taken) ? NULL : another_group;
 }
 
-/* True if transformers finds the dense weights of single experts. */
+/* True if transformers finds dense weights of experts that are in separate tensors. */
 static bool dense_is_found(const experts_loader *of)
 {
     if (of->modules) return true;
     return !of->need_vllm && (!of->taken || weights_are_fp8(of->taken));
 }
 
-/* True if the tensor is the weight of an expert in a decoder block that transformers loads. */
+/* True if the tensor is the weight of an expert. The expert must be in a decoder block that
+ * transformers loads. */
 static bool is_expert_weight(const experts_loader *of, const char *name)
 {
     return osh_expert_prefix(name) && osh_ends_with(name, strlen(name), ".weight") &&
            !osh_after_blocks(&of->kinds, name);
 }
 
-/* Does the work of osh_experts_fault (loaders.h) with the loader `of`. */
+/* Does the work of osh_experts_fault (loaders.h). of: how transformers loads experts. */
 static const char *fault_of(int *at, const osh_matching *p, int from, const experts_loader *of)
 {
     for (int i = from; i < p->n_linears; i++) {
@@ -168,7 +172,8 @@ osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **
         coded[p->linears[i].tensor] |= p->linears[i].scheme_index >= 0;
     for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
         const osh_tensor *scale, *zero;
-        const osh_q_scheme *s = NULL; // scheme of the source's codes, if the output keeps them
+        /* scheme of the expert's codes in the source, if the output keeps the codes */
+        const osh_q_scheme *s = NULL;
         *name = ck->tensors[i].e->name;
         if (coded[i] || !is_expert_weight(&of, *name)) continue;
         osh_free(cx, module);
@@ -217,13 +222,13 @@ done:
     return rc;
 }
 
-/* Fails if vLLM's loader of joint experts (gpt-oss) would load the experts wrongly
- * (GptOssRoutedExperts, _load_weights_other). The loader omits zero points and global scales
- * without a message. It reads a dense expert in another layout. */
+/* Fails if vLLM would load the joint experts of gpt-oss wrongly (GptOssRoutedExperts,
+ * _load_weights_other). Its loader ignores zero points and global scales without a message. It
+ * reads dense experts in another layout. */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    int64_t dense = 0; // number of experts' weights that stay dense
+    int64_t dense = 0; // number of weights of experts that stay dense
     if (!osh_experts_are_joint(p->in->ck)) goto done;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
@@ -252,8 +257,8 @@ done:
     return rc;
 }
 
-/* Fails if experts have global scales of inputs (NVFP4), and the loader of vLLM has no parameter
- * for such scales. */
+/* Fails if experts have global scales of their inputs (NVFP4), but the loader of vLLM has no
+ * parameter for such scales. */
 static osh_status refuse_input_scales(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -271,8 +276,9 @@ done:
     return rc;
 }
 
-/* Fails if the output has split experts for vLLM, and the choice of bits measures the model. The
- * measurements read the source, in which the experts are not split. */
+/* Fails if the output has experts that are split for vLLM, and bits are chosen by measurements
+ * (--target-bits, --target-size). The measurements read the source, in which the experts are not
+ * split. */
 static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 {
     const osh_options *o = p->in->opt;
@@ -296,7 +302,7 @@ done:
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    int at = -1, warned = -1; // warned: index of the last scheme with a warning
+    int at = -1, warned = -1; // warned: index of the last scheme about which there was a warning
     const char *fault, *name;
     experts_loader of = experts_loader_of(p);
     osh_log_level level = osh_target_is(p->in->opt, "vllm") ? OSH_LOG_INFO : OSH_LOG_WARN;

@@ -3,30 +3,32 @@
 #define OSH_LOADERS_H
 #include "match/matching.h"
 
-/* Finds the first Linear at or after `from` that is a quantized expert and that transformers 5.17
- * does not load correctly. Sets *at to the Linear. Returns a verb phrase that says what
- * transformers does wrong, such as "does not load", or NULL if there is no such Linear. */
+/* Finds the first quantized expert that transformers 5.17 does not load correctly, among the
+ * Linears from index `from` on. Sets *at to its index. Returns a verb phrase that says what
+ * transformers does wrong, such as "does not load". Returns NULL if there is no such expert. */
 const char *osh_experts_fault(int *at, const osh_matching *p, int from);
 /* Finds the first expert that no modifier quantizes and that transformers does not load correctly.
  * Such an expert is dense, or it keeps its codes because of --only.
- * *fault: set to a verb phrase for a message, which ends before the word "experts" (static string),
- * or to NULL if there is no such expert.
- * *name (view): set to the weight of the expert. */
+ * *fault: set to a verb phrase that says what transformers does wrong (static string). The object
+ * "experts" follows it in a message. NULL if there is no such expert.
+ * *name (view): set to the name of the expert's weight. */
 osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **name,
                                   const osh_matching *p);
-/* Finds the first expert of a checkpoint with the config q whose codes or dense weight transformers
- * 5.17 does not load correctly. Sets *fault and *name as osh_match_kept_experts does. */
+/* Finds the first expert of the checkpoint `ck` that transformers 5.17 does not load correctly,
+ * with codes or dense. q: quantization_config of the checkpoint. Sets *fault and *name as
+ * osh_match_kept_experts does. */
 osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **name,
                                const osh_checkpoint *ck, const osh_q_config *q);
-/* Fails if vLLM does not load some experts of the output. Also fails if the choice of bits would
- * measure experts that are split for vLLM. */
+/* Fails if vLLM does not load some experts of the output. Also fails if --target-bits or
+ * --target-size would measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
 /* Looks for experts that transformers does not load, or loads wrongly. With --target transformers,
- * such experts are an error. With --target vllm, they are a message of level info, and otherwise a
- * warning. Must be called after the groups of the output have their names and targets. */
+ * such experts are an error. With --target vllm, the program logs a message of level info.
+ * Otherwise it logs a warning. Must be called after the groups of the output have their names and
+ * targets. */
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p);
 /* Returns a line (own) that names the engines that load scheme `scheme` of the output
- * (osh_q_who_loads). The line also says if transformers does not load experts of the scheme
- * correctly. Returns NULL if out of memory. */
+ * (osh_q_who_loads). If transformers does not load experts with this scheme correctly, the line
+ * says so. Returns NULL if out of memory. */
 char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, const char *stranger);
 #endif

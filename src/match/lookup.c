@@ -1,7 +1,7 @@
 /* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so a
  * binary search finds the Linears of consecutive nodes. The Linears that read a value form a linked
- * list. So do the Linears that use a weight. Linears that are not in the graph have node -1 and
- * come first. */
+ * list. The Linears that use a weight form a linked list, too. Linears that are not in the graph
+ * have node -1 and come first. */
 #include "match/lookup.h"
 
 osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)
@@ -25,7 +25,7 @@ done:
     return rc;
 }
 
-/* Returns the index of the first Linear whose node is `node` or a later node. */
+/* Returns the index of the first Linear whose node has at least the index `node`. */
 static int first_linear_from(const osh_matching *p, int node)
 {
     int low = 0, high = p->n_linears;

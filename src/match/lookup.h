@@ -1,18 +1,19 @@
 /* lookup.h - finds Linears by nodes, value or weight without a search through all of them. A model
- * with experts has tens of thousands of Linears, and there is a lookup for each range, batch and
- * value. */
+ * with experts has tens of thousands of Linears, and a run looks Linears up for each range, batch
+ * and value. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "match/matching.h"
 
-/* A span: the Linears with indices [first, end) */
+/* The Linears with indices [first, end). */
 typedef struct osh_span { int first, end; } osh_span;
 
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
-/* These functions iterate over the Linears that read a value, or that use a weight of the graph, in
- * ascending order. Start with osh_first_..., and continue with osh_next_... while the result is >=
- * 0. A Linear outside of the graph is never found, because its value and weight are -1. */
+/* The four functions below iterate over the Linears that read a value, or that use a weight of the
+ * graph, in ascending order. Start with osh_first_..., and continue with osh_next_... while the
+ * result is >= 0. They never find a Linear outside of the graph, because its value and weight are
+ * -1. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

@@ -1,5 +1,5 @@
 /* match_config.c - makes two parts of the output's config.json: the targets of the groups, and the
- * ignore list. It also checks that vLLM finds the same scheme for each module. */
+ * ignore list. Also checks that vLLM finds the planned scheme for each module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "match/only.h"
 #include "quant/source.h"
 
-/* Writes a regex to b that matches the experts of all layers. name: a tensor with all experts of
- * one layer. For example, "model.layers.3.mlp.experts.gate_up_proj" becomes
+/* Writes a regex to b that matches the experts of all layers. name: a tensor that contains all
+ * experts of one layer. For example, "model.layers.3.mlp.experts.gate_up_proj" becomes
  * "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -21,7 +21,7 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
     while (n > 0 && name[--n] != '.') continue; // removes the part after the last dot
     size_t at = n;
-    /* Moves `at` to the end of the number of the decoder layer in the name. */
+    /* Moves `at` back to the end of the layer's number in the name. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
@@ -45,15 +45,15 @@ done:
     return rc;
 }
 
-/* Results of searches through the names of quantized modules. */
+/* Results of earlier searches through the names of quantized modules. */
 typedef struct renamed_seen {
-    /* The first n bytes of `text` are the last argument of has_codes_inside. They are kept because
-     * many names begin with the same bytes. */
+    /* The first n bytes of `text` are the arguments of the last call of has_codes_inside. Names of
+     * many modules begin with the same bytes, so the result is kept. */
     const char *text; // view
     size_t n;
-    bool partly; // result of has_codes_inside for these bytes
-    /* own: names of quantized modules, and the ends of these names after each dot; NULL: not made
-     * yet */
+    bool partly; // result of this call of has_codes_inside
+    /* own: all ends of names of quantized modules that begin after a dot, and the whole names;
+     * NULL: not made yet */
     osh_map *ends;
 } renamed_seen;
 
@@ -64,7 +64,7 @@ static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
     return strs_put(cx, &p->ignore, text);
 }
 
-/* True if a quantized module has the first n bytes of `text` in its name. */
+/* True if the name of a quantized module contains the first n bytes of `text`. */
 static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_t n)
 {
     for (int64_t i = 0; i < cs->n; i++)
@@ -73,7 +73,7 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* Sets *yes to true if a quantized module has the name `name`, or a name that ends in `.name`. */
+/* Sets *yes to true if the name of a quantized module is `name` or ends in ".name". */
 static osh_status has_codes_at_end(osh_ctx *cx, bool *yes, renamed_seen *seen,
                                    const osh_plan_modules *cs, const char *name)
 {
@@ -91,7 +91,7 @@ done:
     return rc;
 }
 
-/* Appends a regex to b that matches the name after any prefix. For example, "proj_out" becomes
+/* Appends a regex to b that matches `name` after any prefix. For example, "proj_out" becomes
  * "re:(.*\.)?proj_out$". */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -103,9 +103,9 @@ done:
     return rc;
 }
 
-/* Prints a regex for module i if its name in transformers may differ from its name in the
- * checkpoint. Such modules are heads, modules of towers, other modules outside of the decoder
- * blocks, and modules of blocks whose names may get a prefix in transformers. Prints nothing for
+/* Prints a regex for dense module i if its name in transformers may differ from its name in the
+ * checkpoint. This is so for heads, for modules of towers and for other modules outside of decoder
+ * blocks. It is also so for blocks whose names may get a prefix in transformers. Prints nothing for
  * other modules.
  * If all modules of a tower are dense, one regex matches all of them. If some are quantized, each
  * dense module of the tower gets its own regex. */
@@ -118,7 +118,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner))) {
         bool yes = true;
-        // layers for multi-token prediction need no regex here, because "re:^mtp.*" matches them
+        // the entry "re:^mtp.*" already matches layers for multi-token prediction
         if (strncmp(name, "model.", strlen("model.")) && strncmp(name, "mtp.", strlen("mtp.")))
             OSH_TRY(has_codes_at_end(cx, &yes, seen, cs, name));
         if (!yes) OSH_TRY(named_pattern(cx, b, name));
@@ -132,7 +132,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               // "language_model" excludes the layers of a vision tower
+                               // layers of a vision tower have no "language_model" in their names
                                name + inner));
 done:
     return rc;
@@ -161,8 +161,8 @@ done:
     return rc;
 }
 
-/* Adds experts whose weights are in one tensor to the ignore list. These experts stay dense. But
- * vLLM makes a layer of them, and the target "Linear" matches this layer. */
+/* Adds experts to the ignore list if one tensor has the weights of all experts of a layer. These
+ * experts stay dense. But vLLM makes one layer of them, which the target "Linear" matches. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -180,8 +180,8 @@ done:
     return rc;
 }
 
-/* Looks up all quantized modules in `m`, under every name that loaders use for them. After that,
- * the matcher knows how many of them each entry matches. */
+/* Looks up all quantized modules in the matcher `m`, under every name that loaders use for them.
+ * The matcher then knows for each of its entries how many modules match. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
 {
@@ -206,16 +206,17 @@ done:
     return rc;
 }
 
-/* Adds the entries to the ignore list of the output. Adds an entry even if it matches no module of
- * the source, because loaders make modules that the source does not have. Omits an entry that
- * matches a quantized module. The ignore list then has the names of the dense modules that it
- * matches. */
+/* Adds `entries` to the ignore list of the output. Leaves out an entry that matches a quantized
+ * module; dense modules that it matches are then in the list under their own names. Keeps an entry
+ * that matches no module of the source, because loaders create modules that the source does not
+ * have. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0; // index in the matcher, which has each of several equal entries only once
+    /* index in the matcher; entries that occur several times are in the matcher only once */
+    size_t k = 0;
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -236,7 +237,7 @@ done:
     return rc;
 }
 
-/* In some families, transformers gives dense modules other names than their tensors have. Adds
+/* In some families, dense modules have other names in transformers than in the checkpoint. Adds
  * these names to the ignore list. The modules are of the class Linear or of a subclass, so the
  * target "Linear" would match them. */
 static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
@@ -253,14 +254,14 @@ done:
     return rc;
 }
 
-/* Adds the ignore lists of the recipe's modifiers. With --only, also adds the ignore list of the
- * source's config. */
+/* Adds the ignore lists of the recipe's modifiers to the output's ignore list. With --only, also
+ * adds the ignore list of the source's config. */
 static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         // LLM Compressor writes this entry if it copies layers for multi-token prediction
+         // LLM Compressor writes "re:^mtp.*" if it copies layers for multi-token prediction
          *mtp[] = {all_mtp};
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
@@ -275,15 +276,15 @@ done:
     return rc;
 }
 
-/* Adds the names that transformers uses for modules to the targets and to the ignore list. They may
- * differ from the names in the checkpoint. For a text model inside another model, the regexes of
+/* Adds names of modules in transformers to the targets and to the ignore list, if they differ from
+ * the names in the checkpoint. If the text model is inside another model, the regexes of
  * renamed_pattern already match these names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     for (size_t s = p->n_kept_schemes; s < p->n_schemes; s++) {
-        osh_strs *targets = &p->schemes[s].targets, more = {0}; // own: more; targets is a view
+        osh_strs *targets = &p->schemes[s].targets, more = {0}; // more: own; targets: view
         OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
         for (int64_t i = 0; !rc && i < cs->n; i++) {
             int64_t at = 0;
@@ -304,11 +305,11 @@ done:
     return rc;
 }
 
-/* Adds the modules of a fused layer that the checkpoint does not have to the output's config. (A
- * fused layer consists of several modules, such as q_proj, k_proj and v_proj.) Such a module gets
- * the group of the other modules, or an entry of the ignore list. vLLM looks up all modules of a
- * fused layer, even if the model has fewer. (In some layers of Gemma 4 the keys are also the
- * values.) */
+/* Adds modules that the checkpoint lacks to the output's config, if they belong to the fused layer
+ * of module c. (A fused layer consists of several modules, such as q_proj, k_proj and v_proj.) Such
+ * a module gets the group of the other modules, or an entry of the ignore list. vLLM looks up all
+ * modules of a fused layer, even if the model has fewer. (Some layers of Gemma 4 have no v_proj,
+ * because their keys are also the values.) */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -323,7 +324,7 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_pla
         if (!(part = osh_q_fusion_name(cx, c->name, f.parts[k])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(known, part, strlen(part), &at)) continue;
-        if (k < f.enough) break; // the checkpoint has too few modules for the fused layer
+        if (k < f.enough) break; // the checkpoint lacks a module of the fused layer
         if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
@@ -405,7 +406,7 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    // false if the model is only pruned or rotated; its config then has no groups
+    // false if the model is only pruned or rotated, so that its config has no groups
     bool any = p->n_schemes || p->cache.present;
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};

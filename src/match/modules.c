@@ -1,5 +1,5 @@
 /* modules.c - lists the modules to which schemes can be assigned. If the architecture is known, the
- * graph has them. Otherwise, they follow from the names of the tensors. */
+ * modules are those of the graph. Otherwise, the names of the tensors decide. */
 #include "match/modules.h"
 
 #include "base/map.h"
@@ -14,8 +14,8 @@ void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
     osh_free(cx, cs->c);
 }
 
-/* Adds a module whose name is the first n bytes of `name`. Its class, tensor and graph module are
- * those of `as`. */
+/* Adds a module with the first n bytes of `name` as its name. It gets the class, the tensor and the
+ * graph module of `as`. */
 static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
                                    osh_plan_module as)
 {
@@ -29,8 +29,8 @@ done:
     return rc;
 }
 
-/* True if the tensor is a floating-point matrix with the name `NAME.weight`. Sets *n to the length
- * of NAME. */
+/* True if the tensor is a matrix of floats and its name is M.weight. Sets *n to the length of the
+ * module's name M. */
 static bool weight_is_module(const osh_entry *e, size_t *n)
 {
     *n = strlen(e->name);
@@ -41,8 +41,8 @@ static bool weight_is_module(const osh_entry *e, size_t *n)
 }
 
 /* Fails if the tensor looks like the weight of a Linear but has integer codes that no
- * quantization_config explains. With --only, a quantized source keeps its codes, so the function
- * checks nothing. */
+ * quantization_config explains. Checks nothing if --only is given and the source has a
+ * quantization_config, because such a source keeps its codes. */
 static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_matching *p,
                                  const osh_ckpt_tensor *t)
 {
@@ -69,7 +69,8 @@ osh_other_names osh_modules_other_names(const osh_hf_config *c)
                              cJSON_GetObjectItemCaseSensitive(c->type, "dense_entries")};
 }
 
-/* Returns the reason why a module outside of the template is never quantized, or NULL. */
+/* Returns the reason why a module that is not in the template is never quantized, or NULL if there
+ * is no such reason. */
 static const char *unknown_reason(const osh_matching *p, osh_kind kind, const char *why)
 {
     if (kind == OSH_KIND_CONV1D) return why;
@@ -80,9 +81,9 @@ static const char *unknown_reason(const osh_matching *p, osh_kind kind, const ch
     return NULL;
 }
 
-/* Adds the modules that the architecture's template does not have, such as MTP heads (multi-token
- * prediction). Their weights are copied. They must be in the ignore list, so that a loader does not
- * look for quantized weights. */
+/* Adds the modules of the source that are not in the architecture's template, such as MTP heads
+ * (multi-token prediction). The weights of these modules are copied. The modules must be in the
+ * ignore list, so that no loader looks for quantized weights. */
 static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -115,13 +116,13 @@ done:
     return rc;
 }
 
-/* True for a router. A router is no Linear and is never quantized. But loaders treat it as a Linear
- * (compressed-tensors' get_vllm_module_type), so routers must be in the ignore list. */
+/* True for a router. A router is no Linear and is never quantized. But get_vllm_module_type of
+ * compressed-tensors treats it as a Linear, so routers must be in the ignore list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-/* Adds an output head that has no tensor, because loaders create a Linear for it. A tied
- * head (which shares the weight of the embedding) may be quantized if a target names it. Otherwise
- * the ignore list has the head. */
+/* Adds an output head that has no tensor, because loaders create a Linear for such a head. If the
+ * head is tied (it shares the weight of the embedding) and a target names it, it may be quantized.
+ * Otherwise the head is in the ignore list. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -130,7 +131,7 @@ static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, co
     for (int64_t i = 0; i < cs->n; i++)
         if (cs->c[i].module >= 0 &&
             p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
-            goto done; // the graph already has the tied head
+            goto done; // the graph has a node for the tied head, so the list already has it
     OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
                 (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
     osh_plan_module *c = &cs->c[cs->n - 1];
@@ -152,7 +153,7 @@ static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const os
         if (mod->node < 0 ||
             (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
             continue;
-        // modules_add_missing_head adds an output head without a tensor
+        // modules_add_missing_head adds an output head that has no tensor
         if (g->headless && mod->node == g->head) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
@@ -167,8 +168,8 @@ done:
     return rc;
 }
 
-/* Adds a module of a model without a graph. The kind of the module follows from its name, its
- * shape, and whether it has a bias (kind.c). */
+/* Adds the module of a weight to the list, for a model without a graph. The kind of the module
+ * follows from its name, its shape, and whether it has a bias (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_entry *e, size_t n, int64_t tensor)
 {

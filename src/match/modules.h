@@ -1,5 +1,5 @@
-/* modules.h - the list of modules. modules.c makes the list. plan_match.c finds the schemes of the
- * modules. match_config.c makes the output's config from the list. */
+/* modules.h - declares the list of modules of a source. modules.c makes the list. plan_match.c
+ * finds the schemes of the modules. match_config.c makes the output's config from the list. */
 #ifndef OSH_PLAN_MODULES_H
 #define OSH_PLAN_MODULES_H
 #include <string.h>
@@ -8,27 +8,28 @@
 
 typedef struct osh_plan_module { // a module with a 2-D weight
     char *name;            // own
-    char *loaded;          // own: name of the module in transformers; NULL: it is `name`
-    const char *cls;       // static string, or view of the graph: class of the module in loaders
+    char *loaded;          // own: name of the module in transformers; NULL: the same as `name`
+    const char *cls; // static string, or view of the graph: class that the module has in loaders
     int64_t tensor;
     int module;
     int scheme;            // index in osh_matching.schemes; -1: none
-    int pruner;            // index of the modifier that prunes the module; -1: none
+    int pruner;            // index in the recipe of the modifier that prunes the module; -1: none
     double sparsity;       // fraction of the weight's elements that the pruner sets to 0
-    /* Static string: reason why the module stays dense. NULL if the module is not dense, or not
-     * matched yet. */
+    /* Static string: reason why the module stays dense. NULL if the module is not dense, or before
+     * it is matched. */
     const char *why;
-    bool never;            // true if the module is copied even if a target matches it
-    bool reached; // true if loaders match the module with a target although it stays dense
-    /* True if a forward pass of text does not run the module. Such a module can only be quantized
-     * without data. */
+    bool never;            // true if the module stays dense even if a target matches it
+    bool reached; // true if the module stays dense although a target matches it in loaders
+    /* True if a forward pass of text does not run the module. Only modifiers that need no data can
+     * quantize such a module. */
     bool unseen;
-    /* True if --only does not name the module. If the source quantizes such a module, `scheme` is
-     * its group in the source. */
+    /* True if --only is given and does not name the module. If the source quantizes such a module,
+     * `scheme` is its group in the source. */
     bool left;
-    bool absent; // true for a head without a tensor; transformers may add a prefix to its name
-    /* True if the target "Linear" does not match the module, but a target with its name does
-     * (is_named). */
+    /* true for a head without a tensor whose name may have another prefix in transformers */
+    bool absent;
+    /* True if the target "Linear" does not match the module, but a target with the module's name
+     * does (is_named). */
     bool by_name;
 } osh_plan_module;
 
@@ -39,13 +40,13 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
-/* Entries of the ignore list for dense modules whose names in transformers differ from the names of
- * their tensors. Each family of models has its own entries. */
+/* Entries of the ignore list for dense modules that have other names in transformers than in the
+ * checkpoint. Each family of models has its own entries. */
 typedef struct osh_other_names {
-    /* Entries for modules of towers (parts for images or sound). If there are any, modules of
-     * towers are never quantized. NULL: none. */
+    /* Entries for modules of towers (parts for images or sound). If a family has such entries,
+     * modules of its towers are never quantized. NULL: none. */
     const cJSON *tower; // view
-    const cJSON *dense; // view: entries for other dense modules; NULL: none
+    const cJSON *dense; // view: entries for dense modules outside of towers; NULL: none
 } osh_other_names;
 
 osh_other_names osh_modules_other_names(const osh_hf_config *c);
@@ -53,13 +54,14 @@ osh_other_names osh_modules_other_names(const osh_hf_config *c);
  * failure. */
 osh_status osh_modules_list(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p);
 void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs);
-/* With --only, replaces the targets of the recipe's groups by the names of the modules that they
- * match. */
+/* With --only, replaces the targets of the recipe's groups by the names of the modules that these
+ * targets match. */
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
-/* Makes the ignore list as compressed-tensors does: a dense module is in the list if some module of
- * its class is quantized. Also adds names that other loaders use. */
+/* Makes the ignore list as compressed-tensors does: it has each dense module whose class also has
+ * quantized modules. Also adds names that modules have in other loaders. */
 osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
-/* Infers the format of each group and of the top level, and prints the quantization_config. */
+/* Infers the format of each group and the format at the top level. Then prints the
+ * quantization_config of the output. */
 osh_status osh_match_config(osh_ctx *cx, osh_matching *p);
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 #endif

@@ -1,5 +1,5 @@
-/* only.c - implements --only. For all modules that the option does not name, copies the config
- * groups and the codes from the quantized source. */
+/* only.c - implements --only. The option names modules. For all other modules, the output keeps the
+ * codes and the config groups of the quantized source. */
 #include "match/only.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* options.c - the tables of options, with one row for each flag. The parser, --help and the man
- * page read these tables. */
+/* options.c - the tables of options, with one row for each flag of a command. The command-line
+ * parser, --help and the man page read these tables. */
 #include "base/near.h"
 #include "match/options.h"
 
 #include <string.h>
 
-/* Rows that several tables of options contain. Each of these tables first defines the macro ROW for
- * its own struct. */
+/* Rows that several tables of options share. A table defines the macro ROW for its own struct
+ * before it uses them. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
      .doc = "directory with more architecture templates, beside the built-in ones"}
@@ -274,7 +274,7 @@ bool osh_masks_answers(const osh_options *o)
 
 int64_t osh_samples_asked(const osh_options *o)
 {
-    enum { SAMPLES = 512 }; // default of LLM Compressor
+    enum { SAMPLES = 512 }; // LLM Compressor has the same default
     if (o->num_calibration_samples >= 0) return o->num_calibration_samples;
     return o->num_calibration_tokens ? 0 : SAMPLES;
 }

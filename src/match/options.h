@@ -1,30 +1,30 @@
-/* options.h - options of the commands. Each command has a struct. A table in options.c describes
- * the members of the struct. */
+/* options.h - declares the options of the commands. Each command has a struct, and a table in
+ * options.c describes the members of the struct. */
 #ifndef OSH_PLAN_OPTIONS_H
 #define OSH_PLAN_OPTIONS_H
 #include "base/base.h"
 #include "base/field.h"
 
-/* Options of the compression command. osh_option_fields has a row for each member that users set.
- * The names are those of LLM Compressor's arguments. */
+/* Options of the compression command. osh_option_fields has a row for each member that users can
+ * set. The names are those of LLM Compressor's arguments. */
 typedef struct osh_options {
     char *model, *adapter, *recipe, *output;
-    osh_strs dataset; // data sets; each may have a share of the samples (data/mix.h)
+    osh_strs dataset; // paths of data sets; each may have a share of the samples (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
     char *target;             // engine that must load the output: "vllm", "transformers" or "both"
-    char *indivisible;        // treatment of modules that the group size does not divide
-    /* number of GPUs of the inference engine; 0 or 1: splitting is not checked */
+    char *indivisible;        // treatment of modules whose columns the group size does not divide
+    /* number of GPUs of the inference engine; 0 or 1: no check that Linears can be split */
     int64_t tensor_parallel;
-    /* Values that replace the values of the scheme. 0: no replacement. group_size < 0: one scale
-     * for each row. */
+    /* Values that replace those of the scheme. 0: no replacement. group_size < 0: one scale for
+     * each row. */
     int64_t num_bits, group_size;
     char *symmetric; // symmetric codes: "true" or "false"; NULL: as in the scheme
-    /* One item for all data sets, or one item for each. The item "" means: not given
-     * (osh_mix_item). */
+    /* Each list has one item for all data sets, or one item for each data set. An empty item means
+     * that the option is not given for its data set (osh_mix_item). */
     osh_strs text_column, text_template, dataset_config_name, splits;
     char *chat_date, *data_collator;
-    int64_t num_calibration_samples; // -1: not given (osh_samples_asked)
+    int64_t num_calibration_samples; // -1: not given, so osh_samples_asked decides
     int64_t num_calibration_tokens;  // 0: no limit
     int64_t max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -39,46 +39,50 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // GPU model of another machine, for `oneshot plan`
+    char *device_model; // name of a GPU model, which another machine has, for `oneshot plan`
     int64_t device_memory, host_memory, scratch_size; // budgets in bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
-    /* For `oneshot plan`: number of ranks (processes) of the planned job, and of each node. 0: the
-     * ranks that a launcher has started. */
+    /* For `oneshot plan`: number of ranks (processes) of the planned job, and number of ranks on
+     * each node. 0: the ranks that a launcher has started. */
     int64_t n_ranks, ranks_per_node;
     char *isa;
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
-    char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
-    bool held_back; // true if rows of the data that do not calibrate are evaluated after the run
-    char *sample; // prompt for the source and the output after the run; NULL: none
-    double target_bits; // mean number of bits for each weight; 0: not given
-    char *target_size;  // size of the output; NULL: not given
-    /* Users do not set the members below. */
-    bool guide; // true if the command prints decisions, results and next commands
-    bool named;         // true if the program has chosen the name of the output
-    const char *said;   // view: the model as the user wrote it, for messages; NULL: as in `model`
+    char *eval; // text or data file on which perplexity is measured; NULL: it is not measured
+    /* true if rows of the data set that do not calibrate are evaluated after the run */
+    bool held_back;
+    char *sample; // prompt that the source and the output continue after the run; NULL: none
+    double target_bits; // mean number of bits of all weights; 0: not given
+    char *target_size;  // size of the output, such as "90MB" or "0.35x"; NULL: not given
+    /* No option sets the members from here on. */
+    bool guide; // true if the command also prints decisions, results and the next commands
+    bool named;         // true if the program has chosen the name of the output directory
+    /* view: name of the model as the user wrote it, for messages; NULL: the same as `model` */
+    const char *said;
     /* True for a survey, which measures the loss of each candidate scheme and writes no output. */
     bool survey;
-    /* True for a run that only measures experts. It runs the whole model and removes no expert. */
+    /* True for a job that only measures the model for the recipe of the run (api/measured.h). Such
+     * a job runs the whole model and removes no expert. */
     bool measure;
-    /* The recipe that follows from a survey. It replaces `recipe` and `scheme`. NULL: none. */
+    /* The recipe with the schemes that a survey chose. It replaces `recipe` and `scheme`. NULL: no
+     * survey has run. */
     const char *chosen; // view
-    /* The schemes that a survey chose, for the report. `chosen` is the recipe with these
-     * schemes. */
+    /* The schemes that a survey chose, for the report. (`chosen` is the recipe with these
+     * schemes.) */
     const struct osh_mixed *mixed; // view
-    /* Smallest --host-memory for the passes before and after the run; 0: there are no such
-     * passes. */
+    /* Smallest --host-memory that is enough for the passes before and after the run; 0: there are
+     * no such passes. */
     int64_t others_host;
-    /* Text for messages that describes the pass that needs others_host, such as "the effects of 9
-     * units are measured". */
+    /* Text for messages that says which pass needs others_host, such as "the effects of 9 units are
+     * measured". */
     const char *others; // view
-    /* With one data set: rows that do not calibrate and are evaluated after the run.
-     * held_splits: the rows, such as "rows[512:516]"; NULL: none.
+    /* Only with one data set: rows that do not calibrate and that are evaluated after the run.
+     * held_splits: selects the rows, such as "rows[512:516]"; NULL: none.
      * held_name: name of the rows for messages.
-     * held_host: smallest --host-memory for the evaluation. */
+     * held_host: smallest --host-memory that is enough for the evaluation. */
     const char *held_splits, *held_name; // views
     int64_t held_host;
     struct osh_ranks *ranks; // view: the processes that share this job; NULL: one process
@@ -86,35 +90,37 @@ typedef struct osh_options {
 extern const osh_field osh_option_fields[];
 /* True if several ranks (processes) share the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
-/* True if --target names this engine and not "both". */
+/* True if the value of --target is this engine, and not "both". */
 bool osh_target_is(const osh_options *o, const char *engine);
-/* True if the scheme of each unit is chosen by measured losses (--target-bits, --target-size). */
+/* True if measured losses choose the scheme of each unit (--target-bits or --target-size). */
 bool osh_wants_choice(const osh_options *o);
-/* True if the job makes such a choice, or is the survey that measures the losses. */
+/* True if measured losses choose schemes, or if the job is the survey that measures the losses. */
 bool osh_wants_survey(const osh_options *o);
-bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
-bool osh_masks_answers(const osh_options *o); // true if only tokens of answers count in statistics
-/* Returns the largest number of calibration samples. Returns 0 if there is no limit, because the
- * user limits only the number of tokens. */
+/* true if values in the scratch directory are compressed */
+bool osh_scratch_is_packed(const osh_options *o);
+/* true if only the tokens of answers count in statistics */
+bool osh_masks_answers(const osh_options *o);
+/* Returns the largest number of calibration samples. Returns 0 for no limit, if the user limits
+ * only the number of tokens. */
 int64_t osh_samples_asked(const osh_options *o);
-/* Sets one option of a table from a text. The name may have underscores or dashes. If the option is
- * a list, the text becomes its next item. The caller must initialize `object` with
+/* Sets one option of a table from the text `value`. The name may have underscores or dashes. If the
+ * option is a list, the text becomes its next item. The caller must initialize `object` with
  * osh_fields_default, and free it with osh_fields_deinit.
- * given: if not NULL, it is an error to set an option twice, unless it is a list. If NULL, the last
- * value counts. */
+ * given: records which options were set, so that setting an option twice is an error. (Lists may be
+ * set several times.) If NULL, the last value counts. */
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
-/* Arguments of LLM Compressor's oneshot() that this program does not have. In a row, `values` lists
- * the values that do not change what this program does (NULL: all values, "": none), and `doc`
- * gives the reason. osh_option_python returns OSH_OK for these values. For other values it fails,
- * and the message says what the user can do instead. */
+/* Arguments of LLM Compressor's oneshot() that this program does not have. `values` in a row lists
+ * the values that this program accepts, because they change nothing (NULL: all values, "": none).
+ * `doc` gives the reason. osh_option_python returns OSH_OK for the accepted values. For other
+ * values it fails, and the message says what the user can do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 
 typedef struct osh_eval_options {
     char *model, *dataset, *dataset_config_name, *splits;
-    char *sample; // a prompt; NULL: none
+    char *sample; // prompt that the model continues; NULL: none
     char *save_logits, *panel;
     char *adapter, *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
@@ -172,8 +178,8 @@ typedef struct osh_verify_options {
     bool json;
     char *log_level;
     struct osh_ranks *ranks; // view: the processes that share this job; NULL: one process
-    /* Set to true after all checks are done, even if they have found errors. NULL: the caller does
-     * not need the result. */
+    /* Set to true when all checks are done, even if they have found errors. NULL: the caller does
+     * not need this. */
     bool *complete;          // view
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];

@@ -1,16 +1,16 @@
-/* padding.c - decides which sizes of MLPs grow, and which tensors get zeros.
+/* padding.c - decides which sizes of MLPs grow (--indivisible pad), and which tensors get zeros.
  *
  *   x ──► gate_proj  rows F..F' are 0 ──┐
  *   x ──► up_proj    rows F..F' are 0 ──┴─ act, product ──► down_proj  columns F..F' are 0 ──► y
  *
  * F is the old size, and F' the new size. The added rows compute additional elements, which only
  * the added columns of down_proj multiply. These columns are 0, so y does not change, whatever the
- * activation function is. This is true only if all values between the Linears are computed element
- * by element. A norm, a convolution or an attention would mix elements.
+ * activation function is. This argument needs ops between the Linears that compute element by
+ * element. A norm, a convolution or an attention would mix elements.
  *
- * A size is a key of config.json. To find the weights that depend on a key, the graph is built a
- * second time with twice the size. Weights whose shapes then differ depend on the key. The graph
- * with the new sizes gives the new shapes. */
+ * A size is the value of a key of config.json. To find the weights that depend on a key, the graph
+ * is built a second time with twice this size. Weights whose shapes differ between the two graphs
+ * depend on the key. A graph with the new sizes gives the new shapes. */
 #include "match/padding.h"
 
 #include <ctype.h>
@@ -29,20 +29,22 @@ static const char *const keys[] = {
     "intermediate_size_mlp",
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
-#define MOST ((int64_t)1 << 40) // upper limit of sizes
+#define MOST ((int64_t)1 << 40) // largest size that is accepted
 
 typedef struct sizing {
     osh_inputs *in;         // view
-    osh_matching trial;     // own: Linears of the source and their schemes
-    osh_graph *graph, *grown; // own: graphs with the sizes of the source, and with the new sizes
+    osh_matching trial;     // own: Linears of the source with their schemes, before sizes grow
+    osh_graph *graph, *grown; // own: graphs of the model with its old and with its new sizes
     int *weight_of;         // own [Linears]: index of the weight in `graph`; -1: none
-    int *key_of; // own [Linears]: index in `keys` of the size that sets the columns; -1: none
-    /* own [values]: number of equal parts of the value; each part grows; 0: not set, counts as 1 */
+    int *key_of; // own [Linears]: index in `keys` of the size on which the columns depend; -1: none
+    /* own [values]: number of equal parts of the value, each of which grows; 0: not set, counts as
+     * 1 */
     int64_t *parts;
-    osh_padded *of;         // own [weights]: zeros of each weight; member tensor -1: none
-    /* size: number in config.json, 0: none. unit: number that must divide the new size. */
+    osh_padded *of;         // own [weights]: zeros that each weight gets; member tensor -1: none
+    /* size: value of the key in config.json, 0: absent. unit: number that must divide the new
+     * size. */
     int64_t size[N_KEYS], unit[N_KEYS];
-    const char *key;        // view: name of a size that grows, for messages
+    const char *key;        // view: key of a size that grows, for messages; NULL: none
 } sizing;
 
 /* ---- sizes ---- */
@@ -57,7 +59,7 @@ static osh_status sizing_build(osh_ctx *cx, osh_graph **out, const sizing *s)
     return rc;
 }
 
-/* Sets weight_of: finds the weight of each Linear in the graph by its name. */
+/* Finds the weight of each Linear in the graph by its name, and sets weight_of. */
 static osh_status sizing_find_weights(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -79,15 +81,15 @@ done:
     return rc;
 }
 
-/* Returns the least common multiple of a and b, or 0 if it is above MOST. */
+/* Returns the least common multiple of a and b, or 0 if it is larger than MOST. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t common = osh_gcd64(a, b);
     return a / common > MOST / b ? 0 : a / common * b;
 }
 
-/* Returns the number that must divide the columns of the Linear. Returns 1 if neither its weight
- * nor its input has groups. */
+/* Returns the number that must divide the columns of Linear i. Returns 1 if neither its weight nor
+ * its input has groups. */
 static int64_t linear_unit(const sizing *s, int i)
 {
     const osh_linear *l = &s->trial.linears[i];
@@ -101,8 +103,8 @@ static int64_t linear_unit(const sizing *s, int i)
     return unit > 1 && unit <= MOST / n ? unit * n : 1;
 }
 
-/* Sets key_of of the Linears whose columns double if the size with key k doubles. Also sets the
- * unit of the key. */
+/* Finds the Linears whose columns double if the size with key number k doubles, and sets their
+ * key_of. Also sets the number that must divide this size (s->unit). */
 static osh_status key_try(osh_ctx *cx, sizing *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -114,7 +116,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], 2 * s->size[k]));
     rc = sizing_build(cx, &doubled, s);
     if (rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) goto done;
-    if (rc) rc = OSH_OK, osh_error_clear(cx); // the template does not accept twice the size
+    if (rc) rc = OSH_OK, osh_error_clear(cx); // a template may refuse the doubled size
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], s->size[k]));
     if (!doubled || doubled->n_weights != s->graph->n_weights) goto done;
     for (int i = 0; i < s->trial.n_linears; i++) {
@@ -124,7 +126,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
             I % s->size[k])
             continue;
         s->key_of[i] = k;
-        // if the size grows by 1, the Linear gets I / size more columns
+        // if the size grows by 1, the columns of the Linear grow by I / size
         n = common_multiple(unit, I / s->size[k]) / (I / s->size[k]);
         s->unit[k] = s->unit[k] && n ? common_multiple(s->unit[k], n) : 0;
     }
@@ -133,7 +135,8 @@ done:
     return rc;
 }
 
-/* Changes the sizes in the config. s->key stays NULL if no size changes. */
+/* Changes the sizes in the config that must grow, and sets s->key. s->key stays NULL if no size
+ * must grow. */
 static osh_status sizing_change(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -183,8 +186,8 @@ static osh_status value_set_parts(osh_ctx *cx, sizing *s, const osh_node *n, int
     return OSH_OK;
 }
 
-/* Returns the number of equal parts of a slice's input if the slice outputs exactly one part.
- * Otherwise returns 0. */
+/* Returns the number of equal parts of a slice node's input, if the output is exactly one of these
+ * parts. Otherwise returns 0. */
 static int64_t slice_parts(const sizing *s, int node)
 {
     const osh_node *n = &s->graph->nodes[node];
@@ -196,7 +199,8 @@ static int64_t slice_parts(const sizing *s, int node)
     return whole ? from / a->width : 0;
 }
 
-/* Computes into how many parts each input of the node is cut, from the parts of its output. */
+/* Computes the number of equal parts of each input of the node from the number of parts of its
+ * output. */
 static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
 {
     osh_status rc = OSH_OK;
@@ -238,7 +242,7 @@ static osh_status weight_set(osh_ctx *cx, sizing *s, int w, osh_padded of)
     return OSH_OK;
 }
 
-/* Decides which zeros the weight and the bias of a Linear get. */
+/* Decides which zeros the weight and the bias of a Linear node get. */
 static osh_status linear_set(osh_ctx *cx, sizing *s, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -254,8 +258,7 @@ done:
     return rc;
 }
 
-/* Finds the weights to which zeros are added. Fails if the zeros would change the output of the
- * model. */
+/* Finds the weights that get zeros. Fails if zeros would change the output of the model. */
 static osh_status sizing_find_zeros(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -272,7 +275,7 @@ done:
     return rc;
 }
 
-/* Returns the part of the name after its last number, such as "mlp.up_proj.weight". */
+/* Returns the part of a tensor's name after the last number in it, such as "mlp.up_proj.weight". */
 static const char *name_tail(const char *name)
 {
     const char *tail = name;
@@ -284,8 +287,8 @@ static const char *name_tail(const char *name)
     return tail;
 }
 
-/* True if the tensor `name` is in the same list of layers as the tensor `like`, or in a layer that
- * predicts further tokens (mtp). Both kinds of layers have the same sizes as the decoder layers. */
+/* True if the tensor `name` is in the list of layers of the tensor `like`, or in a layer that
+ * predicts further tokens (mtp). Both kinds of layers have the sizes of the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");
@@ -301,12 +304,12 @@ static bool has_shape(const osh_entry *e, const osh_weight *w)
 }
 
 /* Appends the zeros of tensors in layers that the graph does not have. Such a tensor gets the zeros
- * of the graph's weight that has the same name inside its layer and the same shape. */
+ * of the graph's weight with the same shape and the same name inside of its layer. */
 static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *list, int64_t *n)
 {
     osh_status rc = OSH_OK;
     osh_map *tails = NULL; // own
-    bool *used = NULL;     // own [tensors]: true if the graph has the tensor
+    bool *used = NULL;     // own [tensors]: true if a weight of the graph is the tensor
     int64_t w;
     OSH_NEW(cx, used, s->in->ck->n_tensors);
     OSH_TRY(osh_map_new_views(cx, &tails, 64));
@@ -348,7 +351,7 @@ done:
     return rc;
 }
 
-/* ---- all modules ---- */
+/* ---- sizes and tensors together ---- */
 
 static bool any_indivisible(const sizing *s)
 {
@@ -379,7 +382,8 @@ osh_status osh_plan_padding(osh_ctx *cx, bool *padded, osh_inputs *in)
                  "--indivisible pad: --target-bits and --target-size measure the model without "
                  "zeros: want --indivisible dense, or a --scheme without a target");
     OSH_TRY(osh_match_trial(cx, &s.trial));
-    if (!in->graph || !any_indivisible(&s)) goto done; // without a graph, the matching fails
+    /* without a graph, the matching fails with its own message */
+    if (!in->graph || !any_indivisible(&s)) goto done;
     OSH_TRY(sizing_build(cx, &s.graph, &s));
     OSH_TRY(sizing_find_weights(cx, &s));
     for (int k = 0; k < N_KEYS; k++) OSH_TRY(key_try(cx, &s, k));

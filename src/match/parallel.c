@@ -1,12 +1,13 @@
-/* parallel.c - checks that Linears can be split as vLLM and SGLang do with N GPUs. The last part of
- * a Linear's name decides how it is split:
+/* parallel.c - checks that Linears can be split among N GPUs as vLLM and SGLang do. The last part
+ * of a Linear's name decides how it is split:
  *
  *   q, k, v, gate, up        rows: each GPU gets O / N rows
  *   o, down                  columns: each GPU gets I / N columns
  *
- * Queries, keys and values are split between heads. If there are fewer heads of keys than GPUs,
- * several GPUs get the same head. Scales and packed words are split together with the weight. So
- * the part of one GPU must consist of whole groups, blocks and words. */
+ * Queries, keys and values are split between heads. If a layer has fewer heads of keys than there
+ * are GPUs, several GPUs get the same head. Scales and packed words are split together with the
+ * weight. So the part of the weight that one GPU gets must consist of whole groups, blocks and
+ * words. */
 #include "match/parallel.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include "base/map.h"
 #include "match/dense.h"
 
-/* WORD: bits of a packed word. MAX_NAMED: largest number of rows in the message. */
+/* WORD: bits of a word of packed codes. MAX_NAMED: largest number of rows in the error message. */
 enum { WORD = 32, MAX_NAMED = 8 };
 
 typedef enum { ROLE_OTHER, ROLE_ROWS, ROLE_QUERIES, ROLE_KEYS, ROLE_PAIR, ROLE_COLUMNS } role;
@@ -57,9 +58,9 @@ int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I
 
 typedef struct splitting { // state of the check
     const osh_matching *p;
-    int64_t n, heads, kv_heads; // n: number of GPUs; heads: 0 if unknown
-    osh_buf text;               // own: rows of the message
-    osh_map *rows;              // own: rows that `text` has
+    int64_t n, heads, kv_heads; // n: number of GPUs; heads, kv_heads: 0 if unknown
+    osh_buf text;               // own: rows of the error message
+    osh_map *rows;              // own: the rows that `text` has, and further rows that do not fit
     int n_rows, n_bad;
 } splitting;
 
@@ -76,7 +77,7 @@ done:
     return rc;
 }
 
-/* Sets *words to true if the codes of the Linear are stored in words of 32 bits. */
+/* Sets *words to true if the format packs the codes of the Linear into words of 32 bits. */
 static osh_status linear_has_words(osh_ctx *cx, bool *words, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -84,13 +85,13 @@ static osh_status linear_has_words(osh_ctx *cx, bool *words, const osh_linear *l
     const osh_format_weight w = osh_linear_stored(l);
     int n = 0;
     OSH_TRY(l->format->tensors(cx, stored, &n, &w));
-    *words = n && stored[0].dtype == OSH_I32; // the first stored tensor has the codes
+    *words = n && stored[0].dtype == OSH_I32; // the first tensor of a format has the codes
 done:
     return rc;
 }
 
-/* Returns true if a weight cannot be split into n parts of I / n columns. Then writes the reason to
- * `why`. */
+/* Returns true and writes the reason to `why` if the weight cannot be split into n parts of I / n
+ * columns. */
 static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -113,8 +114,8 @@ static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool wo
     return false;
 }
 
-/* Returns true if `rows` rows of a weight cannot be split into n equal parts. Then writes the
- * reason to `why`. */
+/* Returns true and writes the reason to `why` if `rows` rows of the weight cannot be split into n
+ * equal parts. */
 static bool rows_fault(char why[160], const osh_linear *l, int64_t rows, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -137,7 +138,7 @@ static bool heads_fault(char why[160], int64_t heads, int64_t n, const char *wha
                     (long long)n) > 0;
 }
 
-/* Returns true if the Linear cannot be split. Then writes the reason to `why`. */
+/* Returns true and writes the reason to `why` if the Linear cannot be split among the GPUs. */
 static bool linear_fault(char why[160], const splitting *s, const osh_linear *l, bool words)
 {
     int64_t n = s->n, kv = s->kv_heads;
@@ -160,7 +161,7 @@ static bool linear_fault(char why[160], const splitting *s, const osh_linear *l,
     return false;
 }
 
-/* Adds a row "names: reason" to the message, if the message does not have this row yet. */
+/* Adds a row "names: reason" to the error message, unless the message already has this row. */
 static osh_status fault_add(osh_ctx *cx, splitting *s, const char *name, const char *why)
 {
     osh_status rc = OSH_OK;
@@ -192,7 +193,8 @@ osh_status osh_plan_parallel(osh_ctx *cx, int *n_checked, int *n_other, const os
     OSH_TRY(osh_map_new(cx, &s.rows, 16));
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->scheme_index < 0) continue; // the weight is written dense
+        /* the weight is written dense, so no groups or words are cut */
+        if (l->scheme_index < 0) continue;
         OSH_TRY(linear_has_words(cx, &words, l));
         if (role_of(l->name) == ROLE_OTHER) ++*n_other;
         else if (linear_fault(why, &s, l, words))

@@ -4,13 +4,14 @@
 #define OSH_PARALLEL_H
 #include "match/matching.h"
 
-/* Fails if a quantized Linear cannot be split. The message has the names of such Linears, with *
- * for numbers, and the reasons. Sets *n_checked to the number of Linears that can be split, and
- * *n_other to the number of Linears whose names have no known role. */
+/* Fails if a quantized Linear cannot be split among the GPUs. The message has the names of such
+ * Linears, with * for numbers, and the reasons. Sets *n_checked to the number of Linears that can
+ * be split. Sets *n_other to the number of Linears whose names have no known role. */
 osh_status osh_plan_parallel(osh_ctx *cx, int *n_checked, int *n_other, const osh_matching *p);
-/* Returns the number of GPUs among which the columns of a module are split, or 1. */
+/* Returns the number of GPUs among which the columns of a module are split, or 1 if they are not
+ * split. */
 int64_t osh_parallel_parts(const osh_options *o, const char *module);
-/* Returns the number of columns of a module that one GPU gets. Returns I, all columns, if the
- * option is not given, or if the module is not split along its columns. */
+/* Returns the number of columns of a module that one GPU gets. Returns I (all columns) without
+ * --tensor-parallel, or if the module is not split along its columns. */
 int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I);
 #endif

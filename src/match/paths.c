@@ -1,4 +1,4 @@
-/* paths.c - checks the paths in the options of a job before the job writes anything. */
+/* paths.c - checks the paths that the options of a job name, before the job writes anything. */
 #include "match/paths.h"
 
 #include <errno.h>
@@ -27,15 +27,15 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE || use == OSH_PATH_PANEL || use == OSH_PATH_LOGITS;
 }
 
-/* True if both paths lead to the same existing file. Follows links. */
+/* True if both paths lead to the same existing file, directly or through links. */
 static bool paths_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Sets *one to true if both paths name the same file. If a file does not exist yet, compares the
- * paths without regard to case, because some file systems ignore case. */
+/* Sets *one to true if both paths name the same file. If file `a` does not exist yet, compares the
+ * resolved paths and ignores case, because some file systems ignore case. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
@@ -43,7 +43,7 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     struct stat st;
     bool there = !stat(a, &st);
     *one = there && !S_ISCHR(st.st_mode) &&
-           /* several options may write to the same character device, such as /dev/null */
+           /* several options may write to one character device, such as /dev/null */
            paths_same_file(a, b);
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
@@ -62,8 +62,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Fails if the job would write a file that it also reads: the file of w in the directory of r. Also
- * finds symbolic links and hard links to it. */
+/* Fails if the file that w names is a file of the directory that r names, because the job would
+ * write a file that it also reads. Also finds symbolic links and hard links to such a file. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;
@@ -97,8 +97,8 @@ done:
     return rc;
 }
 
-/* Fails if the directory of the file of w is missing or not writable. The job writes this file at
- * its end. */
+/* Fails if the directory of the file that w names is missing or not writable. The job would
+ * otherwise find this out only at its end, when it writes the file. */
 static osh_status check_directory(osh_ctx *cx, const place *w)
 {
     osh_status rc = OSH_OK;
@@ -129,7 +129,7 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
             OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
                      o->shown, o->path);
     }
-    if (w->use != OSH_PATH_LOGITS) // osh_saved_make_dir checks a directory of logits
+    if (w->use != OSH_PATH_LOGITS) // osh_saved_make_dir checks a directory for logits
         OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
     if (w->use == OSH_PATH_NPY || w->use == OSH_PATH_PAGE || w->use == OSH_PATH_PANEL)
         OSH_TRY(check_directory(cx, w));
@@ -137,7 +137,8 @@ done:
     return rc;
 }
 
-/* Sets *texts to the address of the first text of an option. Returns the number of its texts. */
+/* Sets *texts to the texts of an option (views). Returns the number of texts: any number for a
+ * list, otherwise 0 or 1. */
 static size_t option_texts(char *const **texts, const osh_field *f, const void *options)
 {
     const char *at = (const char *)options + f->offset;
@@ -150,8 +151,8 @@ static size_t option_texts(char *const **texts, const osh_field *f, const void *
     return **texts != NULL;
 }
 
-/* Sets *p to the path in the text of an option. (The text of a data set may have a share after the
- * path.) */
+/* Sets *p to the path that an option has in `text`. (In the text of a data set, a share may follow
+ * the path.) */
 static osh_status places_add(osh_ctx *cx, place *p, const osh_field *f, const char *text)
 {
     size_t n = f->type == OSH_F_STRS ? osh_mix_path_bytes(text) : strlen(text);

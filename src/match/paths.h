@@ -3,12 +3,12 @@
 #define OSH_PLAN_PATHS_H
 #include "base/field.h"
 
-/* Checks the paths among a table's options before the job writes anything. Fails if a file that
- * would be written
+/* Checks all options of a table that are paths, before the job writes anything. Fails if a file
+ * that the job would write
  *
  *   - exists and was not made by this program (base/made.h);
- *   - is a file that is read, or is in a directory that is read;
- *   - is another file that would be written.
+ *   - is a file that the job reads, or is in a directory that it reads;
+ *   - is a file that another option would write, too.
  *
  * Files are compared by device and inode, so symbolic links, hard links and spellings of a
  * path do not matter. osh_output_claim checks the output directory itself, osh_recipe_parse the

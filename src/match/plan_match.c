@@ -1,5 +1,5 @@
 /* plan_match.c - assigns schemes to modules as compressed-tensors does. Also finds the statistics
- * that the modules need, makes the output's config, and checks it with vLLM's rules. */
+ * that the modules need, and makes the output's config, which is checked with vLLM's rules. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // the group now owns the name
+    to->group_name = name; // the copy `to` owns the name
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -34,8 +34,8 @@ done:
     return rc;
 }
 
-/* Collects the groups of all modifiers that quantize. A group is a scheme with its targets. If
- * several modifiers have groups, the groups get new names. first_of[m]: set to the index of the
+/* Collects the config groups of all modifiers that quantize. A group is a scheme with its targets.
+ * If several modifiers have groups, all groups get new names. first_of[m]: set to the index of the
  * first group of modifier m. */
 static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
 {
@@ -69,7 +69,7 @@ done:
 }
 
 /* True if a target of the modifier contains the last part of the module's name. For an embedding,
- * also true if a target is the class of the module. */
+ * also true if a target is the class Embedding. */
 static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
     const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
@@ -82,8 +82,8 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Fails if a target is exactly the name of the module. Such a module stays dense, because loaders
- * would not look for its quantized weight. */
+/* Fails if a target is exactly the name of a module that stays dense. (Loaders would not look for a
+ * quantized weight of this module.) */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
     osh_status rc = OSH_OK;
@@ -97,9 +97,9 @@ done:
     return rc;
 }
 
-/* Matches the name that the module has in transformers, because a recipe may use it. If the ignore
+/* Matches a module by its name in transformers, because a recipe may use this name. If the ignore
  * list matches the name, sets *hit >= 0 and *scheme = -1. Otherwise sets *scheme if a target
- * matches. */
+ * matches the name. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {
@@ -207,7 +207,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
         l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    /* if false, osh_indivisible_check fails later */
+    /* if the group size does not divide the columns, osh_indivisible_check fails later */
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
     if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
@@ -217,13 +217,13 @@ done:
     return rc;
 }
 
-/* Removes the groups that match no module, so that they are not written. compressed-tensors does
- * the same. */
+/* Removes the groups that match no module, as compressed-tensors does, so that the output's config
+ * does not have them. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        // a group for attention is always used: an unused one was refused before
+        // cache.c has already refused a group for attention that matches no attention
         bool used = osh_q_of_attention(&p->schemes[i]);
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
@@ -244,8 +244,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Counts the modules that match each entry of the modifier's ignore list. Also counts modules that
- * no target matches, because a recipe for MLPs may ignore "lm_head". */
+/* Counts the modules that match each entry of the modifier's ignore list. Modules that no target
+ * matches count, too, because a recipe for MLPs may ignore "lm_head". */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -263,8 +263,8 @@ done:
     return rc;
 }
 
-/* Returns a hint for a target that matches nothing: the most similar name of a module or class. If
- * the target is the end of a module's name, the hint is a regex that matches such names. */
+/* Returns a hint for a target that matches no module: the most similar name of a module or class.
+ * If the target is the end of a module's name, the hint is a regex for such names. */
 static const char *near_module(osh_near *near, char room[240], const char *text,
                                const osh_plan_modules *cs)
 {
@@ -290,9 +290,10 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // index in the matcher, which has each of several equal targets only once
+        /* index in the matcher; targets that occur several times are in the matcher only once */
+        size_t k = 0;
         if (mod->replaced || osh_modifier_changes_others(mod)) continue;
-        // groups for attention are matched by cache.c
+        // cache.c matches groups for attention
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue;
         const osh_strs none = {0},
                        *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
@@ -315,7 +316,7 @@ done:
 }
 
 /* Sets the member `left` of the modules that --only does not name. If the source quantizes such a
- * module, the module keeps its group: sets its member `scheme` to the index of the group. */
+ * module, the module keeps its config group: sets its member `scheme` to the index of the group. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -331,9 +332,9 @@ done:
     return rc;
 }
 
-/* Fails if --only names a module that the source quantizes and the recipe leaves dense. The
- * program reads such a module dequantized. So it can neither copy the module bit for bit nor
- * quantize it. */
+/* Fails if --only names a module that is quantized in the source, but the recipe leaves it dense.
+ * The program has decoded the weight of such a module. So it can neither copy the codes bit for bit
+ * nor quantize the module. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
                                       const osh_plan_modules *cs)
 {
@@ -371,8 +372,8 @@ done:
     return rc;
 }
 
-/* Sorts the Linears: first those that are not in the graph, then all others in the order of their
- * nodes. */
+/* Sorts the Linears: first the Linears that are not in the graph, then all others. The order within
+ * both sets stays. */
 static osh_status linears_order(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -432,8 +433,8 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    // own [source tensors]: reason why each tensor stays dense; a tied head shares the embedding's
-    // tensor, and so its reason
+    // own [source tensors]: reason why each tensor stays dense. A tied head has the tensor of the
+    // embedding, and so the same reason.
     const char **why = NULL;
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)

@@ -1,6 +1,6 @@
 /* pruned.c - finds the Linears that pruning modifiers match. As in LLM Compressor (sgpt_base.py),
- * the targets name modules, and every Linear inside of such a module is pruned. A list of
- * sparsities has one value for each module that the targets name, in the order of the model. */
+ * the targets name modules, and every Linear inside of such a module is pruned. If the sparsity is
+ * a list, it has one value for each module that the targets name, in the order of the model. */
 #include "match/pruned.h"
 
 #include <string.h>
@@ -11,9 +11,9 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* Finds a module that a target of the modifier matches, and that contains the module of->name or is
- * this module. Sets *len to the length of its name, which is a prefix of of->name. Sets *len to 0
- * if there is no such module. */
+/* Finds the innermost module that a target of the modifier matches, among the module of->name and
+ * the modules that contain it. Sets *len to the length of its name, which is a prefix of of->name.
+ * Sets *len to 0 if there is no such module. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)
@@ -42,8 +42,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the sparsity that OWL (eval/owl.c) gives to the module's decoder layer. Before OWL
- * has measured the layers, all layers have the same sparsity. */
+/* Sets *out to the sparsity that OWL (eval/owl.c) gives to the decoder layer of the module `name`.
+ * Before OWL has measured the layers, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
 {
@@ -74,7 +74,7 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
 {
     osh_status rc = OSH_OK;
     osh_modifier *mod = &p->in->recipe->modifiers[m];
-    const char *last = NULL; // view: name of the last module that a target matched
+    const char *last = NULL; // view: name of the module that a target matched last
     size_t n_last = 0;
     int n = 0;
     for (int64_t i = 0; i < n_of; i++) {
@@ -117,7 +117,7 @@ done:
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_map *modules = NULL; // own: name of a module -> index in the graph
+    osh_map *modules = NULL; // own: maps the name of a module to its index in the graph
     bool any = false;
     for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
     for (size_t m = 0; m < p->in->recipe->n; m++)

@@ -23,13 +23,14 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-/* Function pointers to OpenBLAS. They are global because the state of OpenBLAS is global. */
+/* Pointers to the functions of OpenBLAS. They are global because the state of OpenBLAS is
+ * global. */
 static osh_blas_table used;
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-/* Largest number of buffers of OpenBLAS. If it needs more, it ends the process. */
+/* Largest number of buffers that OpenBLAS can make. If OpenBLAS needs more, it ends the process. */
 enum { MOST_BUFFERS = 128 };
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
@@ -97,6 +98,7 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* Each call checks, because the user may pin the instruction set after OpenBLAS was opened. */
+    /* this check is in every call, because the user may pin the instruction set after OpenBLAS was
+     * opened */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

@@ -28,5 +28,6 @@ typedef struct osh_blas_table {
  * OSH_E_UNSUPPORTED if the library or one of its functions is missing. Also fails if
  * osh_isa_check_core fails. */
 osh_status osh_blas_open(osh_ctx *cx);
-const osh_blas_table *osh_blas(void); // the functions, after osh_blas_open
+/* Returns the functions of OpenBLAS; osh_blas_open must be called first. */
+const osh_blas_table *osh_blas(void);
 #endif

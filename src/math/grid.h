@@ -28,8 +28,8 @@
 typedef struct osh_grid {
     float lo, hi;
     int bits;   // number of bits of a code
-    int digits; // significant bits of a float; 0: the grid has whole numbers
-    int least;  // floats are multiples of 2^least
+    int digits; // number of significant bits of a float; 0: the grid has whole numbers
+    int least;  // the values of a grid of floats are multiples of 2^least
 } osh_grid;
 
 /* Returns the grid for codes of `bits` bits: of floats if `floats` is true, else of whole
@@ -42,7 +42,7 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
     return !floats ? whole : bits == 4 ? e2m1 : bits == 6 ? e2m3 : e4m3;
 }
 
-/* Returns the value of the grid that is nearest to x, which must be in [lo, hi]. If two values are
+/* Returns the value of the grid that is nearest to x. x must be in [lo, hi]. If two values are
  * equally near, returns the even one. */
 static inline float osh_grid_nearest(const osh_grid *g, float x)
 {

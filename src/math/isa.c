@@ -10,7 +10,8 @@
 
 static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
                                               "SkylakeX"};
-/* true if the user chose the instruction set by name; OpenBLAS must then use its core */
+/* True if the user chose the instruction set by name. OpenBLAS must then use the core of this
+ * set. */
 static atomic_bool by_name;
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
@@ -50,7 +51,7 @@ osh_status osh_isa_load(osh_ctx *cx)
 }
 
 /* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate after the call
- * of osh_isa_uncounted. Without the bytes of each thread (OSH_ISA_THREAD_BYTES). */
+ * of osh_isa_uncounted. It does not include the bytes of each thread (OSH_ISA_THREAD_BYTES). */
 enum { LIBRARY_BYTES = 2 << 20 };
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
@@ -65,7 +66,7 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
 
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
-    // the version number in a text such as "OpenBLAS 0.3.21 ..."
+    // `version` is the version number in a text such as "OpenBLAS 0.3.21 ..."
     const char *version = strpbrk(osh_blas()->get_config(), "0123456789");
     *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa),
                         version ? (int)strcspn(version, " ") : 1, version ? version : "?",

@@ -20,7 +20,7 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    /* panel: words from one panel of b to the next.
+    /* panel: number of words from one panel of b to the next.
      * steps: k / 32, where k is padded to a multiple of 32. */
     int64_t panel, steps;
     bool far;
@@ -170,7 +170,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // rows of c whose sums eight_rows holds in registers
+enum { ROWS = 8 }; // number of rows of c whose sums eight_rows holds in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -261,7 +261,7 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
             r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
-            /* Prefetches the elements of the next panel. */
+            /* Prefetches the elements of the next panel of b. */
             _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0);
         turn_words(r);
 #pragma GCC unroll 16

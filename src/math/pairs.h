@@ -34,19 +34,19 @@ static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 *
 /* Operand a: one or two blocks of 16 rows. They are rows of a row-major matrix (`step` is 32), or
  * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
  * second block begins `block` elements after the first. */
-typedef struct osh_pairs_a { // `p` is a view
+typedef struct osh_pairs_a { // `p` is a view of the elements
     const uint16_t *p;
     int64_t row, step, block;
 } osh_pairs_a;
 
-typedef struct osh_pairs_b { // `panels` is a view
+typedef struct osh_pairs_b { // right operand b; `panels` is a view
     const uint32_t *panels;
     /* n: number of panels.
      * k: number of rows of b.
      * stride: number of words from one panel to the next. */
     int64_t n, k, stride;
-    /* If true, AMX loads panels with a hint to bypass the first-level cache, so that `a` stays in
-     * this cache. */
+    /* True: AMX loads panels with a hint to bypass the first-level cache, so that `a` stays in this
+     * cache. */
     bool far;
 } osh_pairs_b;
 
@@ -82,11 +82,11 @@ void osh_pairs_end(void);
  * ldc elements apart. The function writes whole blocks of 16 rows and whole panels of 16 columns.
  * So c must have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-/* An output y with n columns. Rows are ld elements apart. All pointers are views. */
+/* An output y with n columns. Rows of y are ld elements apart. All pointers are views. */
 typedef struct osh_pairs_y {
     uint16_t *p;
     int64_t ld, n;
-    const float *bias; // [n], or NULL for no bias
+    const float *bias; // the bias [n], or NULL for no bias
 } osh_pairs_y;
 /* Writes m rows of y: sums plus bias, rounded to BF16. Rows of `sums` are ld elements apart.
  * Returns true if all written values are finite. */

@@ -42,10 +42,11 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 #define EACH_ROW(rows) _Pragma("GCC unroll 4") for (int r = 0; r < (rows); r++)
 #endif
 
-typedef struct sums { // maxima and sums of TOGETHER rows
+typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    __m512i least[TOGETHER]; // bits of the smallest exponential that is not 0, minus 1
+    /* For each row: the bits of its smallest exponential that is not 0, as an integer, minus 1. */
+    __m512i least[TOGETHER];
 } sums;
 
 WIDE_FN __mmask16 lanes_of(int64_t left) { return left < LANES ? 0xff : 0xffff; }
@@ -66,9 +67,9 @@ WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
     EACH_ROW(rows) t->max[r] = constant(_mm512_reduce_max_ps(t->max[r]) * q->scale);
 }
 
-/* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds them to the
- * sums. in: mask of the used lanes of a vector. If it is 0xff, only eight lanes are used, and n is
- * 1. */
+/* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds the new
+ * values to the sums. in: mask of the used lanes of a vector. If the mask is 0xff, only eight lanes
+ * are used, and n is 1. */
 WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
     __m512 x[SIDE], by = constant(q->scale);

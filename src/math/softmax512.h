@@ -10,7 +10,7 @@ enum { OSH_SOFTMAX_ROWS = 4 };
  * row r of the result at to + 2 * r * ld. All pointers are views. */
 typedef struct osh_scores {
     float *s;
-    uint16_t *to; // BF16; may begin at the address s or before it
+    uint16_t *to; // result in BF16; may begin at the address s or before it
     int64_t ld, n; // n: number of values of a row, a multiple of 8
     int rows;      // number of rows: 1 or OSH_SOFTMAX_ROWS
     float scale;   // greater than 0

@@ -220,7 +220,7 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            /* Sets the padding to 0, so that it does not change the variance. */
+            /* Sets the padding of the row to 0, so that it does not change the variance. */
             if (k >= i) x[k] = 0;
         v8_load(&v, x + i);
         sum = sum + v * v;
@@ -262,7 +262,7 @@ OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s
     for (int64_t i = 0; i < half; i += OSH_LANES) {
         size_t bytes = (size_t)osh_min64(OSH_LANES, half - i) * sizeof(float);
         osh_v8f a = {0}, b = {0}, vc = {0}, vs = {0};
-        if (bytes == sizeof a) { // for a constant size, memcpy is one load
+        if (bytes == sizeof a) { // memcpy of a constant size is compiled to one load
             v8_load(&a, lo + i), v8_load(&b, hi + i), v8_load(&vc, c + i), v8_load(&vs, s + i);
             rotate_8(&a, &b, &vc, &vs, dt);
             v8_store(lo + i, &a), v8_store(hi + i, &b);

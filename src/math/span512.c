@@ -48,7 +48,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* sum[i] += v[i] for i < 8. If `half` is false, then also sum[i] += v[8 + i]. */
+/* Adds v[i] to sum[i] for i < 8. If `half` is false, then also adds v[8 + i]. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
@@ -248,7 +248,7 @@ WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
     __m512 v[SIDE];
     EVERY(t.n) v[k] = _mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by);
-    // the result is *m if v[k] is NaN
+    // if v[k] is NaN, the instruction keeps *m
     EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m);
 }
 

@@ -25,8 +25,8 @@ typedef struct osh_norm512 {
     int64_t n;      // number of values of a row
     float eps;
 } osh_norm512;
-/* y = rms_norm(x) for n_rows rows of BF16 values, as osh_span_rms_norm computes it with dt BF16 and
- * n_real = n. n need not be a multiple of 8. Returns true if all values of y are finite. */
+/* Computes y = rms_norm(x) for n_rows rows of BF16 values, as osh_span_rms_norm does with dt BF16
+ * and n_real = n. n need not be a multiple of 8. Returns true if all values of y are finite. */
 bool osh_span512_rms_norm_bf16(uint16_t *y, const uint16_t *x, int64_t n_rows,
                                const osh_norm512 *t);
 typedef struct osh_turn512 {

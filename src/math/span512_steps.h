@@ -30,7 +30,7 @@ WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
  * the first step of the next vector. */
 #define KEEP(x) __asm__("" : "+v"(x))
 
-/* p = p r + c, one step of Horner's method, on n vectors. */
+/* Computes p = p r + c on n vectors. This is one step of Horner's method. */
 WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 {
     EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
@@ -39,7 +39,7 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
     EVERY(n) KEEP(p[k]);
 }
 
-/* x = e^x on n vectors, with the same results as v8_exp_below (math/vec.h). */
+/* Computes x = e^x on n vectors, with the same results as v8_exp_below (math/vec.h). */
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
@@ -95,7 +95,7 @@ WIDE_FN __m512 round_bf16(__m512 x)
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), nearest_bf16(x));
 }
 
-/* x = act(x), rounded to BF16, on n vectors. */
+/* Computes x = act(x), rounded to BF16, on n vectors. */
 WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
 {
     __m512 e[SIDE], limit = constant(88.37f);
@@ -108,7 +108,7 @@ WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
     } else {
         EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
     }
-    EVERY(n) e[k] = _mm512_min_ps(limit, e[k]); // NaN if e is NaN
+    EVERY(n) e[k] = _mm512_min_ps(limit, e[k]); // the result is NaN if e is NaN
     exp_below(e, n);
     EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
     EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);

@@ -12,7 +12,7 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* ROWS, COLS: size of a tile.
+/* ROWS, COLS: numbers of rows and columns of a tile.
  * BOTH: least common multiple of the 16 columns of a panel and the 6 columns of a strip
  * (osh_tile_pack_columns). */
 enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
@@ -26,23 +26,23 @@ bool osh_tile_used(void);
 typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
-} osh_tile_a; // `p` is a view
+} osh_tile_a; // `p` is a view of the elements
 
 /* Matrix b in panels of 16 columns: panel j begins at p + j * panel, and row l of a panel begins at
  * l * step in the panel. */
 typedef struct osh_tile_b {
     const float *p;
     int64_t panel, step;
-} osh_tile_b; // `p` is a view
+} osh_tile_b; // `p` is a view of the elements
 
-/* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the last
- * columns of b's last panel are not used. */
+/* Computes c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the
+ * last columns of b's last panel are not used. */
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
 /* Packs n <= 16 rows of x [n, k] as the columns of one panel [k, 16]. Rows of x are ld elements
  * apart. The other columns of the panel become 0. */
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k);
-typedef struct osh_tile_columns { // n columns of x [k, ld], from column `first` on
-    int64_t first, ld, n;         // n: number of columns, at most 48
+typedef struct osh_tile_columns { // describes n columns of x [k, ld], from column `first` on
+    int64_t first, ld, n; // n: number of columns, at most 48. ld: elements from row to row of x.
 } osh_tile_columns;
 /* Packs n <= 48 columns of x for products x^T x in two layouts: three panels [k, 16], and eight
  * strips [k, 6]. The strips are an osh_tile_a with row 1, col 6 and strip 6 k. Columns n to 47

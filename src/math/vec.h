@@ -28,8 +28,8 @@ OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to)
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
 OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
 
-/* `to` = mask ? a : b, for each lane. Each lane of the mask must be all ones or all zeros, like the
- * result of a comparison. */
+/* Computes `to` = mask ? a : b, for each lane. Each lane of the mask must be all ones or all zeros,
+ * like the result of a comparison. */
 OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
 {
     *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
@@ -59,16 +59,18 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the result is 0.
- * If x is NaN, the result is NaN. Reduction and polynomial of Cephes: x = n ln 2 + r, e^x = 2^n (1
- * + r + r^2 P(r)). */
+/* Computes x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
+ * result is 0. If x is NaN, the result is NaN. Reduction and polynomial are those of Cephes: x = n
+ * ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
     osh_v8f lo, n, p, r;
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // all ones in lanes whose result is 0; such lanes do not use n and 2^n
+    // mask with all ones in the lanes whose result is 0; the values of n and 2^n in these lanes are
+    // not used
+    below = *x < lo;
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -89,7 +91,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
 
-/* x = e^x for any x. If x is above 88.37, the result is e^88.37. */
+/* Computes x = e^x for any x. If x is above 88.37, the result is e^88.37. */
 OSH_VEC_FN void v8_exp(osh_v8f *x)
 {
     osh_v8f hi;
@@ -101,15 +103,17 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     v8_exp_below(x);
 }
 
-/* x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1, the absolute error is under
- * 1e-7. Polynomial of Cephes: x = 2^n (1 + r), with 1 + r between sqrt 1/2 and sqrt 2. */
+/* Computes x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1, the absolute error
+ * is under 1e-7. The polynomial is that of Cephes: x = 2^n (1 + r), with 1 + r between sqrt 1/2 and
+ * sqrt 2. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
     static const float part[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
                                  -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                  2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
     osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23),
-            rest = bits - (e << 23); // e is n; 0x3f3504f3 are the bits of sqrt 1/2
+            // e is the n of the formula above; 0x3f3504f3 are the bits of sqrt 1/2
+            rest = bits - (e << 23);
     osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
     v8_set(&p, part[0]);
     for (int i = 1; i < 9; i++) p = p * r + part[i];
@@ -118,8 +122,8 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
     *x = r + p + n * 0.693359375f;
 }
 
-/* x = tanh x, with a relative error under 3e-7. Near 0, Cephes' polynomial x + x^3 P(x^2). For
- * other x, 1 - 2 / (e^2|x| + 1) with the sign of x. */
+/* Computes x = tanh x, with a relative error under 3e-7. Near 0, uses Cephes' polynomial x + x^3
+ * P(x^2). For other x, uses 1 - 2 / (e^2|x| + 1) with the sign of x. */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;

@@ -1,5 +1,6 @@
-/* module.c - the functions of ranks/table.h, made of calls of MPI. This file is compiled once for
- * each MPI of the system, into a library that only a run under a launcher opens. */
+/* module.c - implements the functions of ranks/table.h with calls of MPI. This file is compiled
+ * once for each MPI of the system, into a library. Only a run under a launcher opens this
+ * library. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +8,13 @@
 
 #include "ranks/table.h"
 
-static MPI_Comm all, control; // all: communicator of transfers, which arrive in order. control:
-                              // communicator of control messages, which are probed
+/* all: communicator for transfers, which arrive in their order.
+ * control: communicator for control messages, which are probed. */
+static MPI_Comm all, control;
 
 static int module_open(osh_ranks_facts *to)
 {
-    MPI_Comm node; // the processes that share memory with this one
+    MPI_Comm node; // the processes on the node of this process
     int level, n, rc;
     char name[MPI_MAX_PROCESSOR_NAME] = "", version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     if ((rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level))) return rc;
@@ -42,7 +44,7 @@ static void module_text(int code, char to[OSH_RANKS_TEXT])
     snprintf(to, OSH_RANKS_TEXT, "%.*s", OSH_RANKS_TEXT - 1, text);
 }
 
-/* Sets *to to a new request and returns it. Returns NULL if there is no memory. */
+/* Sets *to to a new request, and returns it. Returns NULL if out of memory. */
 static MPI_Request *request_new(void **to)
 {
     MPI_Request *r = malloc(sizeof *r);
@@ -56,8 +58,8 @@ static int request_begun(void **request, int rc)
     return rc;
 }
 
-/* In the program, control messages have tags below 0. In MPI, control messages have their own
- * communicator, so that a probe never finds a transfer. */
+/* The program gives control messages tags below 0. In MPI, they have a communicator of their own,
+ * so that a probe never finds another transfer. */
 static MPI_Comm comm_of(int tag) { return tag < 0 ? control : all; }
 static int tag_of(int tag) { return tag < 0 ? -tag : tag; }
 

@@ -1,6 +1,6 @@
 /* add.c - y = a + b, a residual connection. The sum is rounded to the dtype of a.
  *
- *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b
+ *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may overwrite a or b
  *
  * Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"

@@ -6,14 +6,15 @@
  *   q    y = x, 256 m_h by, m_h by       m_h: slope of head h; by: factor (attribute)
  *   k    y = x, j / 256, j % 256         j: position of the token in its sample
  *
- * The products of the two channels add up to m_h j by. ALiBi's bias for query i is m_h (j - i) by.
- * The difference of the two is the same for all keys of a query, so softmax does not change. Both
- * channels of k are exact in BF16 for positions below 65536. Slopes, with n the largest power of 2
- * that is at most H:
+ * In the product q k, the two channels add m_h j by. ALiBi's bias for query i is m_h (j - i) by.
+ * The difference, m_h i by, is the same for all keys of a query, so softmax does not change. Both
+ * channels of k are exact in BF16 for positions below 65536. Slopes:
  *
  *   Bloom    2^(-8 (h + 1) / n) for h < n, then 2^(-4 (2 (h - n) + 1) / n)
- *   MPT      2^(-most (k + 1) / n), with n the least power of 2 that is at least H: k = h if
- *            n = H, else k = 1, 3, 5, ... for the first heads, then 0, 2, 4, ...
+ *            n: largest power of 2 that is at most H
+ *   MPT      2^(-most (k + 1) / n)
+ *            n: smallest power of 2 that is at least H; most: attribute
+ *            k: h if n = H; else 1, 3, 5, ... below n for the first heads, then 0, 2, 4, ...
  *
  * The slopes are those of transformers' build_alibi_tensor and build_mpt_alibi_tensor. N: tokens of
  * the batch, H: heads, Dh: channels of a head. */
@@ -23,7 +24,8 @@
 
 #include <string.h>
 
-enum { ROWS = 64, MOST = 1024 }; // ROWS: tokens per chunk of parallel work; MOST: largest Dh
+/* ROWS: number of tokens in a chunk of parallel work. MOST: largest Dh (channels of a head). */
+enum { ROWS = 64, MOST = 1024 };
 
 static const osh_field attrs[] = {
     {"head_dim", OSH_F_INT, offsetof(osh_alibi_attr, head_dim), NULL, 1, MOST, "Dh", NULL, NULL},

@@ -13,7 +13,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* PIECE: channels that are computed together. MOST: largest number of streams */
+/* PIECE: number of channels that are computed together. MOST: largest number of streams */
 enum { PIECE = 512, MOST = 16 };
 
 static const osh_field stream_mix_attrs[] = {

@@ -18,10 +18,11 @@
 #include "ops/op.h"
 
 typedef struct { int64_t streams; } osh_stream_mix_attr;
-/* active: index of the stream that the layer has read.
+/* active: index of the stream that was the input of the layer.
  * first: index of the first stream to which y is added. */
 typedef struct { int64_t active; } osh_stream_correct_attr;
 typedef struct { int64_t first; } osh_stream_add_attr;
-typedef struct { double sparsity; } osh_gaussian_topk_attr; // fraction of elements that become 0
+/* sparsity: fraction of the elements of a row that become 0. */
+typedef struct { double sparsity; } osh_gaussian_topk_attr;
 typedef struct { int64_t head_dim, layer; double eps; } osh_diff_heads_attr;
 #endif

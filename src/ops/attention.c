@@ -62,14 +62,15 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 /* One query (row i of a sample) of one head. All pointers except p and dp are views. */
 typedef struct query {
-    /* q, dy: the query, and the gradient of its output, [Dh].
-     * k, v: rows of the head, from the first token of the sample on. */
+    /* q: the query, [Dh]. dy: gradient of the query's output, [Dh].
+     * k, v: keys and values that the head uses, from the first token of the sample on. */
     const float *q, *k, *v, *dy;
-    float *dq, *dk, *dv; // gradients of q, k and v, with the same strides; NULL: not computed
+    /* Gradients of q, k and v, with the strides of q, k and v; NULL: not computed. */
+    float *dq, *dk, *dv;
     /* i: position of the query in the sample.
-     * kv: elements from one row of k and v to the next. */
+     * kv: number of elements from one row of k or v to the next. */
     int64_t i, kv;
-    double *p, *dp; // scratch [tokens of the sample]: probabilities, and gradients of them
+    double *p, *dp; // scratch, [tokens of the sample] each: probabilities, and their gradients
     double sink;                 // score of the head's sink; -INFINITY: no sink
 } query;
 
@@ -108,13 +109,12 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    // own, in f32: q, y [N, H*Dh]; k, v [N, K*Dh]
+    // own, in f32: q and the output y [N, H*Dh]; k and v [N, K*Dh]
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL;
-    // own, in f32: sinks [H]; NULL: the op has no sinks
+    // own, in f32: scores of the sinks, [H]; NULL: the op has no sinks
     float *sinks = NULL;
-    double *p = NULL;                                 // own: scratch [N]
-    // own: the rows of each sample
-    osh_tile *seq = NULL;
+    double *p = NULL;     // own: scratch [N]
+    osh_tile *seq = NULL; // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
@@ -150,7 +150,7 @@ done:
  *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
  *
  * The derivative of s with respect to the product q k is `scale`, times 1 - tanh^2 if s is capped.
- * A sink has the value 0, so dp of a sink is 0. */
+ * The value vector of a sink is 0, so dp of a sink is 0. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
@@ -187,10 +187,10 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL; // own, in f32: q [N, H*Dh]; k, v [N, K*Dh]
-    float *sinks = NULL;                   // own, in f32: sinks [H]; NULL: the op has no sinks
-    double *p = NULL;                      // own [2, N]: scratch for p and dp
-    osh_tile *seq = NULL;                  // own: the rows of each sample
+    float *q = NULL, *k = NULL, *v = NULL; // own, in f32: q [N, H*Dh]; k and v [N, K*Dh]
+    float *sinks = NULL; // own, in f32: scores of the sinks, [H]; NULL: the op has no sinks
+    double *p = NULL;                      // own [2, N]: scratch for p (row 0) and dp (row 1)
+    osh_tile *seq = NULL;                  // own: range of rows of each sample
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
@@ -239,7 +239,7 @@ static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;
     osh_op_args all = *a;
-    osh_tensor kv[2]; // views: keys and values in the state
+    osh_tensor kv[2]; // views: all keys and all values in the state
 
     for (int k = 0; k < 2; k++) {
         const osh_tensor *x = a->in[1 + k];

@@ -3,9 +3,10 @@
  *
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
- * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the rows
- * j <= i of c with (j + 1) mod m = 0. These rows have the entries of full windows of m tokens. The
- * softmax of head h includes one more score, sinks[h], whose probability is not used:
+ * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the
+ * entries of all full windows up to token i. A window has m tokens, and its entry is row j of c,
+ * where j is the last token of the window. The softmax of head h includes one more score, sinks[h],
+ * whose probability is not used:
  *
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
@@ -52,16 +53,19 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct windows_job {
     const osh_op_args *a;
-    const osh_tile *seqs;  // rows of each sample
-    const float *kv, *c;   // own, in f32: the two inputs, with earlier tokens of the sample
+    /* Tiles of at most 4 queries of one sample; chunk i of the parallel work computes tile i. */
+    const osh_tile *seqs;
+    /* Own, in f32: inputs kv and c, with the sample's earlier tokens if there is a state. */
+    const float *kv, *c;
     const float *sinks;    // [H]; own
-    float *room;           // scratch, [threads, most + 2 D]; own
+    float *room;           // own: scratch, `most` + 2 D floats for each thread
     int64_t most;          // largest number of rows that a query sees
 } windows_job;
 
-typedef struct seen_rows { // the rows that query i of a sample sees; all pointers are views
+/* The rows of kv and c that query i of a sample sees; all pointers are views. */
+typedef struct seen_rows {
     const osh_attention_windows_attr *at;
-    const float *kv, *c; // rows of the sample
+    const float *kv, *c; // first rows of kv and c that belong to the sample
     int64_t i;
 } seen_rows;
 
@@ -124,8 +128,8 @@ static int64_t windows_most(const osh_attention_windows_attr *at, int64_t n_toke
     return osh_min64(n_tokens, at->sliding_window) + n_tokens / at->window + 1;
 }
 
-/* Computes the op. kv and c: the inputs, or the rows of the state, which also has earlier
- * tokens. */
+/* Computes the op. kv and c: the inputs of the op, or the rows of its state. The state also has
+ * rows of earlier tokens. */
 static osh_status windows_run(osh_ctx *cx, const osh_op_args *a, const osh_tensor *kv,
                               const osh_tensor *c)
 {

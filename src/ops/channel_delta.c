@@ -11,8 +11,8 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * If the attribute lower_bound l is not 0 (GLM-5.3), the factor of S in the second line is exp(l
- * sigmoid(exp(A_log) (a + dt_bias))).
+ * If the attribute lower_bound l is not 0 (GLM-5.3), S is multiplied by exp(l sigmoid(exp(A_log) (a
+ * + dt_bias))) instead of exp(-exp(A_log) softplus(a + dt_bias)).
  *
  * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
  * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of
@@ -54,7 +54,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-typedef struct channel_token { // one token of one head
+typedef struct channel_token { // values of one token of one head
     float q[MOST], k[MOST], v[MOST], a[MOST], beta;
 } channel_token;
 
@@ -65,8 +65,8 @@ static void channel_unit(float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(x[i] / sqrt(sum) * by);
 }
 
-/* Loads token t of head h. Sets to->a to the factors of the state. dt_bias: bias values of head
- * h. */
+/* Loads token t of head h. Sets to->a [D] to the factors by which the rows of the state are
+ * multiplied. dt_bias [D]: bias values of head h. */
 static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int64_t h,
                          const float *dt_bias)
 {
@@ -148,8 +148,8 @@ static size_t channel_state(const void *attr, const int64_t *in_width, int64_t n
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* Returns the number of operations. For each token and each element of a head's matrix S, there are
- * 7 (decay, query, correction, output). */
+/* Returns the number of floating-point operations: 7 for each token and each element of a head's
+ * matrix S (decay, query, correction, output). */
 static double channel_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                             const osh_op_load *load)
 {

@@ -1,12 +1,12 @@
 /* channel_gain.c - y = x w, with a factor for each channel (Gemma 3n's correct_output_scale).
  *
- *   in[0] x [N, D]     in[1] w [D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     in[1] w [D]     out y [N, D]     y may overwrite x
  *
  * w and the product are rounded to the dtype of x. Shapes: N tokens of the batch, D channels. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // channels that are computed together
+enum { PIECE = 1024 }; // number of channels that are computed together
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

@@ -1,6 +1,6 @@
 /* clamp.c - y = min(max(x, -limit), limit)
  *
- *   in[0] x [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *
  * The limit is rounded to the dtype of x, as in torch.clamp, so no element of y is larger than the
  * rounded limit. OLMo's clip_qkv is this op. Shapes: N tokens of the batch, D elements per
@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements per chunk of parallel work
+enum { PIECE = 4096 }; // number of elements in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"limit", OSH_F_FLOAT, offsetof(osh_clamp_attr, limit), NULL, 0, 1e30, "largest absolute value",
@@ -43,7 +43,7 @@ static osh_status clamp_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     osh_dtype dt = a->in[0]->dtype;
-    /* x: own [N, D], in f32. */
+    /* x: own [N, D], the input in f32. limit: rounded to the dtype of x. */
     float *x = NULL, limit = osh_round_to((float)((const osh_clamp_attr *)a->attr)->limit, dt);
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -22,7 +22,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 64 }; // columns that are computed together
+enum { PIECE = 64 }; // number of columns that are computed together
 
 static const osh_field attrs[] = {
     {"window", OSH_F_INT, offsetof(osh_compress_attr, window), NULL, 1, 1e6, "m", NULL, NULL},
@@ -48,8 +48,9 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct compress_job {
     const osh_op_args *a;
-    const osh_tile *seqs; // rows of each sample
-    int64_t kept; // rows of earlier tokens in the state (osh_op_past); 0: no state
+    /* Tiles of rows of one sample; chunk i of the parallel work computes tile i. */
+    const osh_tile *seqs;
+    int64_t kept; // number of rows of earlier tokens in the state (osh_op_past); 0: no state
 } compress_job;
 
 /* Returns a pointer to column c of row `row` of in[k]. A row < 0 is an earlier token of the sample,
@@ -64,7 +65,7 @@ static const void *compress_at(const compress_job *j, int k, int64_t row, int64_
 }
 
 typedef struct window_part { // columns [c, c + n) of one window
-    int64_t last;            // row of its last token
+    int64_t last;            // number of the row of the window's last token
     /* Number of the first row that the entry uses. If it is 0, the entry uses only the rows of its
      * window. If it is -m, the entry also uses the previous window, whose rows have the numbers -m
      * to -1. */

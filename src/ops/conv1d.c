@@ -17,11 +17,11 @@
 
 #include <string.h>
 
-/* ROWS: tokens in a chunk of parallel work.
- * PIECE: channels that are computed together.
- * MOST: largest K. */
+/* ROWS: number of tokens in a chunk of parallel work.
+ * PIECE: number of channels that are computed together.
+ * MOST: largest K (number of tokens in the convolution). */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
-/* channels in a chunk of parallel work of the backward pass */
+/* NEAR: number of channels in a chunk of parallel work of the backward pass. */
 enum { NEAR = 32 };
 
 static const osh_field attrs[] = {
@@ -152,7 +152,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        // number of terms of the sum that would read tokens before the first one
+        // number of terms of the sum that would read tokens before the sample's first token
         int64_t none = osh_max64(0, K - 1 - t);
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
@@ -172,9 +172,9 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: the rows of each sample
+    osh_tile *seq; // own: range of rows of each sample
     int64_t n_seqs, longest;
-    double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
+    double *room;  // own: scratch, for each thread [2, tokens of the longest sample]
 } conv_back_job;
 
 /* Computes a chunk of channels for all samples, one sample after the other. So the gradients of

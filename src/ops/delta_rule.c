@@ -7,7 +7,7 @@
  *   out y [N, Nv Dv]
  *
  *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)
- *   head h has q, k of head h / (Nv / Nk)
+ *   value head h uses q and k of key head h / (Nv / Nk)
  *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [Dk, Dv], 0 before the sample's first token
  *   S = S + k (beta sigmoid(b) (v - k S))
  *   y = q S
@@ -81,7 +81,7 @@ typedef struct whole { // all inputs of the op in f32, and scratch for one head
 typedef struct token_ref { // values of one token of one head; all pointers are views
     double *S;           // state of the head, [Dk, Dv]
     const double *q, *k; // normalized query and key, [Dk]
-    const float *v, *gates; // v: value of the token, [Dv]. gates: decay and sigmoid(b).
+    const float *v, *gates; // v: value vector of the token, [Dv]. gates: decay and beta sigmoid(b).
 } token_ref;
 
 /* Updates S with one token and computes the token's output y [Dv]. */
@@ -153,7 +153,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -206,12 +206,12 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
      * dS: gradient of the state, [Dk, Dv]. */
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
-    /* Each is [Dv], with the letters of the formula.
-     * u: has e.
-     * du: has du, and at the end of the step e'. */
+    /* Each is [Dv].
+     * u: the correction e of the formula.
+     * du: du of the formula, and at the end of the step e'. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
-    float gates[2];  // decay and beta sigmoid(b) of the token
+    float gates[2];  // gates of the token: decay and beta sigmoid(b)
     double d[2];     // gradients of the two gates
 } delta_back;
 
@@ -293,7 +293,7 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     double *room = NULL;  // own: memory for the double arrays of m
     float *keys = NULL;   // own: memory for the float arrays of m
     whole w = {0};        // own
@@ -319,8 +319,8 @@ done:
     return rc;
 }
 
-/* Returns the number of operations. For each token and each element of a head's matrix S, there are
- * 7 (decay, query, correction, output). */
+/* Returns the number of floating-point operations: 7 for each token and each element of a head's
+ * matrix S (decay, query, correction, output). */
 static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                                const osh_op_load *load)
 {

@@ -57,14 +57,14 @@ bool osh_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 /* Returns the number of elements of the argument `lists` of osh_device_ops.routes. */
 static inline int64_t osh_routes_n(int64_t E, int64_t N) { return E + E * N; }
 
-/* Returns the number of rows that `gather` must make for the statistics of n rows: n, rounded up.
- * Then a Hessian (hessian_accum) needs no other padding. */
+/* Returns the number of rows that `gather` must write if n rows are gathered for statistics: n,
+ * rounded up so that a Hessian (hessian_accum) needs no other padding. */
 int64_t osh_gathered_rows(int64_t n);
 
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    /* [n]: the Hessians, in device memory. The list h itself and the two lists below are in host
-     * memory. */
+    /* List [n] of the Hessians, which are in device memory. This list and the two lists below are
+     * in host memory. */
     float *const *h;
     /* [n, I]: the column at each position of the solving order. NULL: column j is at position j. */
     const int32_t *perm;
@@ -76,7 +76,8 @@ typedef struct osh_gptq_hessians {
 /* Returns the bytes that osh_device_ops.factors allocates in the arena for n Hessians. The function
  * computes as many Hessians at a time as fit in `room` bytes, but at least one. */
 size_t osh_gptq_factors_device_bytes(int64_t I, int n, size_t room);
-size_t osh_gptq_diags_device_bytes(int64_t I, int n); // arena bytes of osh_gptq_column.diags
+/* Returns the bytes that osh_gptq_column.diags allocates in the arena for n Hessians. */
+size_t osh_gptq_diags_device_bytes(int64_t I, int n);
 /* Returns the bytes that the op gptq_factor allocates in the arena. */
 size_t osh_gptq_factor_device_bytes(int64_t I);
 
@@ -85,10 +86,10 @@ typedef struct osh_device_ops {
     /* Computes the checksum osh_wordsum (ops/wordsum.h) of n_bytes bytes of device memory at p.
      * Writes it to *sum, which is also in device memory. */
     osh_status (*wordsum)(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p, size_t n_bytes);
-    /* Finds the first NaN or infinity of x. If `base` plus its index is smaller than *first (in
-     * device memory), sets *first to this number. */
+    /* Finds the first NaN or infinity of x. Let i be `base` plus its index in x. If i is smaller
+     * than *first (in device memory), sets *first to i. */
     osh_status (*finite)(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
-    /* Does the work of `finite` for the rows of x that `rows` lists, with base 0. */
+    /* Does the work of `finite` only for the rows of x that `rows` lists, with base 0. */
     osh_status (*finite_rows)(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                               const osh_op_rows *rows);
     /* Finds the first of n tensors that has a NaN or infinity. Sets *first to the index of this

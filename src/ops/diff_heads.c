@@ -40,7 +40,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns e^(q k), rounded. q is input 2 + 2 pair, and k is input 3 + 2 pair. */
+/* Returns e^(q k), rounded. q is in[2 + 2 pair], and k is in[3 + 2 pair]. */
 static float diff_lambda(const osh_op_args *a, int pair, int64_t D)
 {
     osh_dtype dt = a->in[0]->dtype;

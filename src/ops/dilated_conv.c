@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-/* ROWS: tokens in a chunk of parallel work.
- * PIECE: channels that are computed together.
- * MOST: largest K. */
+/* ROWS: number of tokens in a chunk of parallel work.
+ * PIECE: number of channels that are computed together.
+ * MOST: largest K (number of tokens in the convolution). */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
 
 static const osh_field attrs[] = {
@@ -40,7 +40,8 @@ typedef struct dilated_job {
     const osh_tile *tiles;
 } dilated_job;
 
-static int64_t dilated_reach(const osh_dilated_conv_attr *at) // earlier tokens that a token needs
+/* Returns how many earlier tokens the convolution reads for a token. */
+static int64_t dilated_reach(const osh_dilated_conv_attr *at)
 {
     return (at->kernel - 1) * at->dilation;
 }

@@ -4,11 +4,11 @@
 
 #include <stdatomic.h>
 
-enum { PIECE = 1 << 16 }; // elements in a chunk of parallel work
+enum { PIECE = 1 << 16 }; // number of elements in a chunk of parallel work
 
 typedef struct finite_job {
     const osh_tensor *x;
-    _Atomic int64_t first; // lowest index of a NaN or infinity found so far
+    _Atomic int64_t first; // lowest index of a NaN or infinity that any thread has found
 } finite_job;
 
 static osh_status nonfinite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -1,6 +1,6 @@
 /* gain.c - y = x w, where w is one number for all elements (Gemma 4's layer_scalar).
  *
- *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may overwrite x
  *
  * w and the product are rounded to the dtype of x. Shapes: N tokens of the batch, D elements per
  * token. */
@@ -8,7 +8,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements in a chunk of parallel work
+enum { PIECE = 4096 }; // number of elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -46,7 +46,7 @@ static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
     float *x = NULL, w;   // own [N, D]: x in f32
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

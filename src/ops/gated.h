@@ -18,7 +18,7 @@ typedef struct osh_gated {
  * activation and the limit of `glu`. */
 bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
 /* Computes g->out. Sets *finite to true if all values of `out` and of both matrix products are
- * finite. If it is false, the values of `out` are undefined. */
+ * finite. If *finite is false, the values of `out` are undefined. */
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g);
 /* Returns an upper bound of the bytes of scratch, with the allocator's overhead. */
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads);

@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16, MOST = 16384 }; // ROWS: rows in a chunk of parallel work. MOST: largest D
+/* ROWS: number of rows in a chunk of parallel work. MOST: largest D (elements of a head). */
+enum { ROWS = 16, MOST = 16384 };
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
@@ -93,8 +94,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 }
 
 /* Adds the gradients of one head. Adds the gradient of w to dw [D], unless dw is NULL. s is silu(z)
- * or sigmoid(z), and r = 1 / sqrt(mean(u^2) + eps). The gate is applied after the norm, or before
- * it:
+ * or sigmoid(z), and r = 1 / sqrt(mean(u^2) + eps). The first row of the table is for a gate after
+ * the norm, the second row for a gate before the norm:
  *
  *             u      n      g         du                     dw
  *   after     x      x r    dy w s    (g - n mean(g n)) r    dy n s
@@ -116,7 +117,7 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, double *
         if (at->sigmoid) s[i] = (float)half, slope[i] = (float)(half * (1 - half));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        // this is g u in both rows of the table
+        // in both rows of the table above, this is the product g u
         dot += (double)dy[i] * w[i] * s[i] * x[i];
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
@@ -150,7 +151,7 @@ static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
     int64_t n_w = osh_tensor_numel(a->in[2]);
     double *dw = NULL;    // own [D] or [H*D]: gradient of w for one sample
-    osh_tile *seq = NULL; // own [samples]: the rows of each sample
+    osh_tile *seq = NULL; // own [samples]: range of rows of each sample
 
     if (!a->din[2])
         return osh_parallel_for(cx, osh_div_up(N, ROWS), gated_norm_back_chunk,

@@ -21,9 +21,9 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* STREAMS: largest S.
- * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows in a chunk of parallel work. */
+/* STREAMS: largest number of streams (S).
+ * PIECE: number of elements that are converted to f32 at a time.
+ * ROWS: number of rows in a chunk of parallel work. */
 enum { STREAMS = 8, PIECE = 512, ROWS = 4 };
 
 static const osh_field norm_attrs[] = {

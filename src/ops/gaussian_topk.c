@@ -1,12 +1,12 @@
 /* gaussian_topk.c - y = max(x - mean(x) - z std(x), 0), row by row.
  *
- *   in[0] x [N, F]     out y [N, F]     y may be x
+ *   in[0] x [N, F]     out y [N, F]     y may overwrite x
  *
  * z is the quantile of the normal distribution at `sparsity`. So in a row with normally distributed
  * elements, the fraction `sparsity` of the elements becomes 0. A sparsity of 0 means y = x. As in
- * transformers' Gemma3nTextMLP, mean, standard deviation (with divisor F), z, their product, the
- * cutoff and the difference are rounded to the dtype of x. This file sums in double. Shapes: N
- * tokens of the batch, F intermediate_size. */
+ * transformers' Gemma3nTextMLP, the mean, the standard deviation (with divisor F), z, z std(x), the
+ * cutoff mean(x) + z std(x), and the difference of x and the cutoff are rounded to the dtype of x.
+ * This file sums in double. Shapes: N tokens of the batch, F intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1024 }; // elements that are computed together
+enum { PIECE = 1024 }; // number of elements that are computed together
 
 static const osh_field attrs[] = {
     {"sparsity", OSH_F_FLOAT, offsetof(osh_gaussian_topk_attr, sparsity), "0", 0, 0.999999,

@@ -71,7 +71,7 @@ done:
     return rc;
 }
 
-enum { PIECE = 1024 }; // elements in a chunk of parallel work
+enum { PIECE = 1024 }; // number of elements in a chunk of parallel work
 
 /* For a glu with a limit: computes d[0], the gradient of gate, and d[1], the gradient of up. The
  * gradient of a clamped value is 0. */

@@ -9,8 +9,8 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* ROWS: tokens in a chunk of parallel work.
- * LANES: partial sums of a dot product. */
+/* ROWS: number of tokens in a chunk of parallel work.
+ * LANES: number of partial sums of a dot product. */
 enum { ROWS = 8, LANES = 8 };
 
 static const osh_field attrs[] = {

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,
@@ -69,8 +69,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the columns of the output's gradient to the gradients of a and b. If all heads share b, its
- * gradient is the sum over the heads. */
+/* Adds the columns of the output's gradient to the gradients of a and b. If all heads share b, the
+ * gradient of b is the sum over the heads. */
 static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

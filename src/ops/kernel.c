@@ -120,7 +120,7 @@ int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, i
     return end;
 }
 
-enum { CHANNELS = 256 }; // channels in a chunk of parallel work
+enum { CHANNELS = 256 }; // number of channels in a chunk of parallel work
 
 typedef struct channel_job {
     const osh_op_args *a;

@@ -61,9 +61,10 @@ void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of consecutive tiles [first, end) that have at most max_rows rows together. Takes
  * as many tiles as possible, and at least one, even if this tile has more than max_rows rows. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
-/* Computes a statistic of each channel of in[0] x [N, D] (N tokens, D channels). `step` adds the
- * columns [c, c + n) of one row `x` to the statistic in out[0]. Each thread computes some columns,
- * and adds the rows in order. So the result does not depend on batches or threads. */
+/* Computes a statistic of each channel of in[0] x [N, D] (N tokens, D channels). The function
+ * `step` adds the columns [c, c + n) of one row `x` to the statistic in out[0]. Each thread
+ * computes some columns, and adds the rows in order. So the result does not depend on batches or
+ * threads. */
 typedef void (*osh_channel_step)(const osh_tensor *out, const float *x, int64_t c, int64_t n);
 osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step);
 /* Calls fn once for each head of each sample, on all threads (cpu/by_head.c). fn works on rows
@@ -73,12 +74,13 @@ osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t
                        osh_head_fn fn);
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
 /* Scratch for one call of osh_head_back.back, which computes the gradients for one head of one
- * sample. Samples run one after the other, so that the gradients of weights are summed in their
- * order. */
+ * sample. Samples run one after the other, so that the gradients of weights are summed in the order
+ * of the samples. */
 typedef struct osh_head_room {
     int64_t longest; // number of tokens of the longest sample
     float *own;      // scratch of the thread: osh_head_back.floats floats, which are 0
-    float *shared;   // osh_head_back.shared floats: results of the head for osh_head_back.after
+    /* osh_head_back.shared floats: results of the head, which osh_head_back.after reads. */
+    float *shared;
 } osh_head_room;
 typedef struct osh_head_back {
     /* heads: number of heads.

@@ -47,7 +47,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    /* own, in f32: for each model x [N, D], w [V, D] and bias [V]; logit [2, V] */
+    /* own, in f32: for each of the two models x [N, D], w [V, D] and bias [V]; then logit [2, V] */
     float *x[2] = {0}, *w[2] = {0}, *bias[2] = {0}, *logit = NULL;
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
@@ -90,7 +90,7 @@ static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
-    .tol = 1e-9, // large, because kl is a small difference of large numbers
+    .tol = 1e-9, // the tolerance is large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
     .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad.scratch = osh_kl_grad_scratch,

@@ -65,8 +65,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_layer_norm_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
-            N = osh_rows(a->in[0]) * (width / D); // N: number of slices
-    float *x = NULL, *w = NULL, *b = NULL; // own, in f32: x [N, D]; w [D]; b [D]; w, b NULL: none
+            N = osh_rows(a->in[0]) * (width / D); // number of slices
+    /* own, in f32: x [N, D]; w [D]; b [D]; w or b is NULL if the op has none */
+    float *x = NULL, *w = NULL, *b = NULL;
 
     assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(a->in[1]) == D));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -101,9 +102,9 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
-    float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL without a weight
+    float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL if the op has no weight
     double *sums = NULL;        // own [2, D]: dw and db of one sample
-    osh_tile *seq = NULL;       // own: the rows of each sample
+    osh_tile *seq = NULL;       // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(norm_factors_read(cx, &w, a->in[1], D, at, a->in[0]->dtype));

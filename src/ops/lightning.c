@@ -94,8 +94,8 @@ static size_t lightning_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* Returns the number of operations. For each token and each element of a head's matrix S, there are
- * 5 (decay, update, output). */
+/* Returns the number of floating-point operations: 5 for each token and each element of a head's
+ * matrix S (decay, update, output). */
 static double lightning_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                               const osh_op_load *load)
 {

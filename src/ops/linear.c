@@ -52,7 +52,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    // own, in f32: x [N, I]; w [O, I]; b [O], NULL without a bias; row [O], one row of y
+    // own, in f32: x [N, I]; w [O, I]; b [O], NULL if there is no bias; row [O]: one row of y
     float *x = NULL, *w = NULL, *b = NULL, *row = NULL;
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);
@@ -84,7 +84,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, I]; w [O, I]
-    osh_tile *seq = NULL;       // own: the rows of each sample
+    osh_tile *seq = NULL;       // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
@@ -97,7 +97,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
         }
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t o = 0; o < O; o++)
-            for (int64_t i = -1; i < I; i++) { // i = -1 stands for the bias
+            for (int64_t i = -1; i < I; i++) { // i = -1 computes the gradient of the bias
                 double sum = 0;
                 for (int64_t n = seq[s].row; n < seq[s].row + seq[s].n; n++)
                     sum += (double)dy[n * O + o] * (i < 0 ? 1 : x[n * I + i]);

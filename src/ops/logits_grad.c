@@ -13,7 +13,7 @@
 #include <math.h>
 
 typedef struct lm_head {
-    float *w, *bias; // own, in f32: [V, D], [V]; bias NULL: none
+    float *w, *bias; // own, in f32: weight [V, D], bias [V]; bias is NULL if there is none
 } lm_head;
 
 /* Computes the probabilities p [V] for one row x [D]. Also computes slope [V], the derivative of
@@ -60,8 +60,8 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
     const float *g = a->dout[0]->data;
     // own, in f32: x [N, D] of the model, and x2 [N, D2] of the reference model (NULL for nll)
     float *x = NULL, *x2 = NULL;
-    lm_head of = {NULL}, of2 = {NULL}; // own: the heads of both models
-    double *p = NULL;                  // own [3, V]: p and slope of the model, then r
+    lm_head of = {NULL}, of2 = {NULL}; // own: lm_head of both models, in f32
+    double *p = NULL; // own [3, V]: p and slope of the model, then r of the reference model
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -18,7 +18,9 @@
 
 #include <string.h>
 
-enum { NEAR = 16, MOST = 256 }; // NEAR: channels in a chunk of parallel work. MOST: largest S
+/* NEAR: number of channels in a chunk of parallel work. MOST: largest S (size of a channel's
+ * state). */
+enum { NEAR = 16, MOST = 256 };
 
 static const osh_field attrs[] = {
     {"state", OSH_F_INT, offsetof(osh_mamba_scan_attr, state), NULL, 1, MOST, "S", NULL, NULL},
@@ -43,7 +45,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct mamba_job {
     const osh_op_args *a;
-    const osh_tile *seq; // view: the rows of each sample
+    const osh_tile *seq; // view: range of rows of each sample
     int64_t n_seqs, I, S;
 } mamba_job;
 
@@ -133,8 +135,8 @@ static size_t mamba_state(const void *attr, const int64_t *in_width, int64_t n_t
 
 typedef struct mamba_back { // all inputs of the op in f32, and scratch for one sample
     float *in[7];   // own
-    double *Z, *gZ; // own: states [n + 1, S]; gradient of the state [S]
-    double *dB, *dC; // own: gradients of B and C, [N, S]
+    double *Z, *gZ; // own, for one channel: states [n + 1, S], and the gradient of the state, [S]
+    double *dB, *dC; // own: for each token, the gradients of B and C, [N, S] each
 } mamba_back;
 
 /* Adds the gradients of channel i of one sample, whose rows are [row, row + n). a = -exp(A_log), e
@@ -183,7 +185,7 @@ static osh_status mamba_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), S = osh_width(a->in[2]), n_seqs = 0;
     mamba_back b = {{0}};
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
 
     for (int k = 0; k < 4; k++) OSH_TRY(osh_f32_copy(cx, &b.in[k], a->in[k]));
     for (int k = 4; k < 7; k++) OSH_TRY(osh_f32_weight(cx, &b.in[k], a->in[k], a->in[0]->dtype));
@@ -217,8 +219,8 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Returns the number of operations. For each token and each element of the state, there are 7. An
- * exponential counts as one operation. */
+/* Returns the number of floating-point operations: 7 for each token and each element of the state.
+ * An exponential counts as one operation. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

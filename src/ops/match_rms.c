@@ -1,6 +1,6 @@
 /* match_rms.c - y = x rms(like) / rms(x), row by row: gives x the magnitude of another value.
  *
- *   in[0] x [N, D]     in[1] like [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     in[1] like [N, D]     out y [N, D]     y may overwrite x
  *
  * The mean square of x is at least 1e-5. As in transformers' Gemma3nTextModel, squares, means,
  * roots, the product and the quotient are rounded to the dtype of x. This file sums in double.
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { PIECE = 1024 }; // channels that are computed together
+enum { PIECE = 1024 }; // number of channels that are computed together
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

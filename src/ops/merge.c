@@ -78,7 +78,8 @@ const osh_op osh_op_merge_lower = {
 
 /* ---- merge_sums, merge_channel_sum, merge_ranges: element by element ---- */
 
-typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end); // merges elements [i, end)
+/* Merges elements i to end - 1 of two states. */
+typedef void (*span_fn)(const osh_op_args *a, int64_t i, int64_t end);
 typedef struct span_job {
     const osh_op_args *a;
     span_fn merge;

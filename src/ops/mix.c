@@ -1,7 +1,7 @@
 /* mix.c - takes each element from one of two tensors at random. Learned rounding uses this op to
  * mix the inputs that a block has in the quantized model and in the original model.
  *
- *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D] = x if u < share, else x0     y may be x
+ *   in[0] x [N, D]   in[1] x0 [N, D]   out y [N, D] = x if u < share, else x0   y may overwrite x
  *
  *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: index in the sample
  *

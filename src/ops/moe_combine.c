@@ -16,8 +16,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {

@@ -36,8 +36,8 @@
 #include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: columns that are computed together. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of columns that are computed together. */
 enum { ROWS = 4, PIECE = 512 };
 
 static const osh_field attrs[] = {
@@ -151,8 +151,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     int64_t E = at->experts;
     gate_scores(s, logits, at);
     for (int64_t e = 0; e < E; e++) {
-        /* With softmax, the logits decide and not the scores: after exp, different logits can have
-         * equal scores. */
+        /* With softmax, experts are chosen by their logits and not by their scores, because
+         * different logits can have equal scores after exp. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid || at->root ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);

@@ -22,7 +22,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_router_attr, top_k), "1", 1, OSH_MOE_MAX_EXPERTS,

@@ -2,18 +2,18 @@
  *
  *   in[0] logits s [N, E]     out route [N, E]: weight of the expert; 0: not chosen
  *
- *   first    m = max(s); the weight of the expert is softmax over the e with
+ *   first    m = max(s); the weight of the expert is softmax over the experts e with
  *            (m - s_e) / max(|s_e|, m) <= 2 jitter
  *   second   the same without the first expert: m is the largest remaining logit
  *
- * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does without training. If logits
- * are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of the
- * batch, E experts. */
+ * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does outside of training. If
+ * logits are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of
+ * the batch, E experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_sparsemixer_attr, route.top_k), "2", 2, 2,
@@ -79,8 +79,8 @@ static osh_status mixer_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx_e = sum over both choices of g p_best ((e = best) - p_e). g: the gradient of the
- * weight of the chosen expert. */
+/* Computes dx_e = sum over both choices of g p_best ([e == best] - p_e). best: the chosen expert.
+ * g: the gradient of its weight. */
 static osh_status mixer_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);

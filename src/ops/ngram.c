@@ -28,11 +28,11 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* LONGEST: largest G.
- * HEADS: largest T.
- * STREAMS: largest S.
- * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows in a chunk of parallel work. */
+/* LONGEST: largest number of tokens of an n-gram (G).
+ * HEADS: largest number of hash functions (T).
+ * STREAMS: largest number of streams (S).
+ * PIECE: number of elements that are converted to f32 at a time.
+ * ROWS: number of rows in a chunk of parallel work. */
 enum { LONGEST = 8, HEADS = 256, STREAMS = 8, PIECE = 512, ROWS = 4 };
 
 static const osh_field embedding_attrs[] = {
@@ -62,7 +62,8 @@ static osh_status embedding_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_s
                         "ngram_embedding: %lld heads, want a multiple of the %lld lengths",
                         (long long)at->heads, (long long)at->longest - 1);
     out_width[0] = at->heads * at->width;
-    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width; // 0 means any number of rows
+    // number of rows 0 means any number of rows
+    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width;
     w_ndim[1] = 1, w_shape[1][0] = at->longest;
     w_ndim[2] = 1, w_shape[2][0] = at->heads;
     w_ndim[3] = 1, w_shape[3][0] = at->heads;
@@ -96,9 +97,9 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Sets rows [T] to the rows of the table for the token ids[0]. `here` earlier tokens of its sample
- * are in this call: ids[-1], ids[-2] and so on. `past` has the tokens before them, or is NULL if
- * there are none. */
+/* Sets rows [T] to the rows of the table for the token ids[0].
+ * here: number of earlier tokens of its sample in this call, which are ids[-1], ids[-2] and so on.
+ * past: the tokens of the sample before this call, or NULL if there are none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
 {
@@ -133,7 +134,7 @@ static osh_status ngram_row_ids(osh_ctx *cx, const osh_op_args *a, int32_t *rows
     osh_status rc = OSH_OK;
     const osh_ngram_attr *at = a->attr;
     const int32_t *ids = a->in[0]->data;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     gram_tables g;
     OSH_TRY(tables_load(cx, &g, a));

@@ -23,8 +23,8 @@
 
 typedef struct osh_seqs {
     int64_t n;
-    /* First row of each sample, and after the last sample the end of its rows, [n + 1]. offsets[0]
-     * is 0, unless the samples are one group of a batch (stat.h). */
+    /* [n + 1]: the first row of each sample, then the end of the last sample's rows. offsets[0] is
+     * 0, except if the samples are one group of a batch (stat.h). */
     const int64_t *offsets; // view
 } osh_seqs;
 
@@ -42,20 +42,22 @@ typedef struct osh_op_rows {
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // largest number of tokens of the sample, in all pieces together
-    void *state;  // view: osh_op.state bytes; NULL: the op has no state
+    void *state;  // view: the state, of osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
-    const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
+    /* First activations, then weights; NULL: the input is absent. */
+    const osh_tensor *in[OSH_OP_MAX_IN];
     /* Outputs, which the caller allocates. The file of the op says which output may be the same
      * tensor as an input. */
     osh_tensor *out[OSH_OP_MAX_OUT];
-    const void *attr;                    // attributes of the op
-    const osh_seqs *seqs;                // NULL: the batch is one sample
-    const osh_op_rows *rows; // for ops with `by_rows` on a device: rows to compute; NULL: all rows
-    /* If not NULL, in[] has the next tokens of one sample, and `past` describes its earlier tokens.
-     * Only on the host. If NULL, in[] has whole samples. */
+    const void *attr;                    // attributes of the op, such as an osh_rms_norm_attr
+    const osh_seqs *seqs;                // samples of the batch; NULL: the batch is one sample
+    /* Only for ops with `by_rows` on a device: the rows to compute; NULL: all rows. */
+    const osh_op_rows *rows;
+    /* NULL: in[] has whole samples. If not NULL, in[] has the next tokens of one sample, and `past`
+     * describes the sample's earlier tokens; only kernels on the host support this. */
     const osh_op_past *past;
     /* NULL, or a bool that is false on entry. A kernel on the host may set it to true if all values
      * of out[0] are finite. */
@@ -75,12 +77,12 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
-    osh_tensor *din[OSH_OP_MAX_IN]; // F32: gradients of in[]; NULL: not computed
+    osh_tensor *din[OSH_OP_MAX_IN]; // gradients of in[], in F32; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
     bool rough;     // true if the kernel may round dout to the dtype of in[0] before products
-    /* Bit k: din[k] is fresh, which means not initialized. The kernel overwrites it instead of
-     * adding. */
+    /* Bit k: din[k] is fresh, which means not initialized. The kernel overwrites a fresh din[k]
+     * instead of adding. */
     unsigned fresh;
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
@@ -99,10 +101,10 @@ typedef struct osh_op_grads {
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* True if run[OSH_CPU] handles osh_grad_args.fresh. If false, osh_op_grad sets fresh gradients
-     * to zero before the kernel runs. All kernels except run[OSH_CPU] need that, too. */
+     * to zero before run[OSH_CPU] runs. It always does so before the other kernels. */
     bool writes;
-    /* True if din[0] may be the same tensor as dout[0] in run[OSH_CPU]. din[0] must then be
-     * fresh. */
+    /* True if run[OSH_CPU] supports a din[0] that is the same tensor as dout[0]. din[0] must then
+     * be fresh. */
     bool in_place;
 } osh_op_grads;
 
@@ -116,7 +118,8 @@ enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: first subtracts the mean of the channels
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
-    OSH_OP_GATES = 1 << 6, // out[0] is in[1] times one number for each token, computed from in[0]
+    /* out[0] is in[1], and each token is multiplied by a number that is computed from in[0]. */
+    OSH_OP_GATES = 1 << 6,
     OSH_OP_ROTATES = 1 << 7,   // out[0] is in[0] times an orthogonal matrix
     OSH_OP_ZEROS = 1 << 8,     // out[0] is 0; only the shape of in[0] is read
     OSH_OP_GLU = 1 << 9,       // out[0] = act(in[0]) in[1]; attr is an osh_glu_attr
@@ -134,9 +137,10 @@ enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_COMBINES = 1 << 15,
     /* Rows of out[0] are 0 for tokens that the router does not send to an expert. */
     OSH_OP_PICKS_ROWS = 1 << 16,
-    OSH_OP_KEEPS_ZEROS = 1 << 17, // a row of zeros in in[0] gives a row of zeros in out[0]
-    /* out[0] has only elements of in[0] and zeros. So the range of its values is not larger than
-     * the range of in[0]. */
+    /* If a row of in[0] has only zeros, the row of out[0] has only zeros. */
+    OSH_OP_KEEPS_ZEROS = 1 << 17,
+    /* out[0] has only elements of in[0] and zeros. So the values of out[0] have no larger range
+     * than the values of in[0]. */
     OSH_OP_PASSES = 1 << 18,
     OSH_OP_IN_PLACE = 1 << 19, // on the host out[0] may be the same tensor as in[0]
     /* out[0] is F32, whatever the compute dtype is. The op that reads out[0] rounds. */
@@ -144,10 +148,10 @@ enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_HOST_ONLY = 1 << 21 // the op has no GPU kernel, so a plan runs it on the host
 };
 
-/* The data for which floating-point operations are counted. */
+/* The size of a batch, for which osh_op.flops counts floating-point operations. */
 typedef struct osh_op_load {
     double tokens;           // number of tokens; may be a fraction
-    const osh_seqs *samples; // all samples; only attention needs them
+    const osh_seqs *samples; // lengths of all samples; only attention needs them
 } osh_op_load;
 
 typedef struct osh_op_norm {
@@ -157,15 +161,16 @@ typedef struct osh_op_norm {
 
 typedef struct osh_op {
     const char *name;
-    /* in[] has n_in values, then n_weights weights. The last weight may be absent. */
+    /* in[] first has n_in values, then n_weights weights. The last weight may be absent. */
     int n_in, n_weights, n_out;
-    /* Table of attributes, which graph templates and config.json set. NULL: there is no table. */
+    /* Table of the attributes that graph templates and config.json set. NULL: the op has no such
+     * table. */
     const osh_field *attrs;
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output, and the shape of each weight.
      * in_width: widths of the inputs.
      * out_width: on entry the widths that the template gives, or 0; on return the computed widths.
-     * w_ndim: set to 0 for a weight that is not used. */
+     * w_ndim: number of dimensions of each weight; 0 for a weight that is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses run[OSH_REF]
@@ -193,9 +198,9 @@ typedef struct osh_op {
     unsigned spreads;
     unsigned whole_numbers; // bit k: weight k has whole numbers, I32 or I64
     unsigned f32_in;    // bit k: in[k] may be F32, from an op with OSH_OP_F32_OUT
-    /* The next three members are for samples that are computed in several calls, with some
-     * tokens (a piece) in each call. This is possible if each op of the graph has `each_token`
-     * or `next`. */
+    /* The next three members are for samples that are computed in several calls. Each call gets
+     * some tokens of the sample (a piece). A graph can be computed in this way if each of its ops
+     * has `each_token` or `next`. */
     /* True if the output of a token depends neither on other tokens nor on the position of the
      * token. */
     bool each_token;
@@ -218,11 +223,12 @@ typedef struct osh_op {
     /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
      * give a finite result. If `limits` is NULL, the op has no such attributes. */
     bool (*limits)(const void *attr, int k);
-    // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
-    // no offset.
+    /* With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
+     * no offset. */
     osh_op_norm (*norm)(const void *attr);
 } osh_op;
-static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op has one of the traits
+/* True if the op has one of the traits. */
+static inline bool osh_op_is(const osh_op *op, unsigned traits)
 {
     return (op->traits & traits) != 0;
 }
@@ -234,7 +240,8 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op ha
 /* True if, on a GPU, a NaN or infinity in in[k] always gives a NaN or infinity in out[0]. Then bit
  * k of op->spreads is set, and `limits` returns false. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
-const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
+/* Returns the op of this name, or NULL if there is none. */
+const osh_op *osh_op_find(const char *name);
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the kernel for the device of out[0], or the fastest kernel of the host. If a->past is set,
@@ -273,14 +280,14 @@ typedef struct {
 typedef struct {
     double eps;
     bool bias;
-    int64_t head_dim; /* length of a normalized slice (Persimmon's q and k); 0: the whole row */
+    int64_t head_dim; /* length of a normalized slice, as for q and k; 0: the whole row */
     double offset;    /* number added to the weight (Nemotron: 1) */
     bool plain;       /* true: the op has neither weight nor bias (OLMo 1) */
 } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* see slice.c; period 0: the
-                                                                       * whole row */
+/* slice.c describes these numbers of columns. period 0: the period is the whole row. */
+typedef struct { int64_t first, width, period, pad; } osh_slice_attr;
 typedef struct { int64_t width, second; } osh_join_attr;
 typedef struct { int64_t times; } osh_repeat_attr; /* number of copies */
 /* Attributes of the ops for hyper-connections (streams.c has the formulas). */
@@ -292,19 +299,19 @@ typedef struct {
     bool head;        // true if only the weights `pre` are computed
 } osh_stream_weights_attr;
 typedef struct { int64_t streams; } osh_stream_read_attr;
-typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr; /* mixes: true if the
-                                                                        * streams are mixed */
+/* mixes: true if each stream also gets a weighted sum of all streams (`mix` in streams.c). */
+typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr;
 /* width: number of elements of a group. offset: number that is added to the weight. */
 typedef struct { double eps, offset; int64_t width; } osh_grouped_norm_attr;
-/* longest: tokens of the longest n-gram.
- * heads: rows of the table for each token.
- * width: elements of a row of the table.
- * end: the end-of-text token. */
+/* longest: number of tokens of the longest n-gram.
+ * heads: number of rows of the table that are read for each token.
+ * width: number of elements of a row of the table.
+ * end: id of the end-of-text token. */
 typedef struct { int64_t longest, heads, width, end; } osh_ngram_attr;
 typedef struct { int64_t kernel, dilation; } osh_dilated_conv_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; rounded: true if the
-                                                             * factor is rounded to the dtype of x
-                                                             * first */
+/* by: the factor.
+ * rounded: true if the factor is first rounded to the dtype of x. */
+typedef struct { double by; bool rounded; } osh_scale_attr;
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
 /* Attributes of rope. The graph computes the inverse frequencies from the model's osh_rope. Only
@@ -312,8 +319,8 @@ typedef struct { int64_t rows, offset; } osh_positions_attr;
 typedef struct {
     int64_t head_dim, rotary_dim;
     float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]: inverse frequencies
-    /* [rotary_dim / 2]: inverse frequencies for samples longer than long_from tokens. long_from 0:
-     * not used. */
+    /* [rotary_dim / 2]: inverse frequencies for samples longer than long_from tokens. If long_from
+     * is 0, no sample uses them. */
     float long_freq[OSH_ROPE_MAX_FREQS];
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
@@ -321,8 +328,8 @@ typedef struct {
     bool dynamic;
     double theta, factor; int64_t max_pos;
     bool interleaved; // true: pairs are (2i, 2i + 1); false: (i, i + rotary_dim / 2)
-    /* True if cos, sin and the products stay f32, and only the sum is rounded. If false, all are
-     * rounded. */
+    /* True if cos, sin and the products stay f32, and only the sum is rounded. If false, cos, sin,
+     * products and sum are rounded. */
     bool f32;
     /* If beta is not 0, the result is multiplied by 1 + beta ln(1 + floor(position / original)). */
     double position_beta;
@@ -330,14 +337,17 @@ typedef struct {
     int64_t back; // number that is subtracted from the position of a token
 } osh_rope_attr;
 typedef struct { int64_t groups, out_features; } osh_grouped_linear_attr;
-typedef struct { int64_t window; bool overlaps; } osh_compress_attr; /* window: tokens of one */
+/* window: number of tokens of a window.
+ * overlaps: true if an entry also uses the tokens of the previous window. */
+typedef struct { int64_t window; bool overlaps; } osh_compress_attr;
 typedef struct { int64_t n_heads, head_dim, sliding_window, window; } osh_attention_windows_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
     double softcap; /* limit c of the scores: a score becomes c tanh(score / c); 0: no limit */
-    int64_t chunk;  /* keys per chunk (Llama 4): a query sees only keys of its own chunk; 0: all
-                     * keys are one chunk */
+    /* Number of keys per chunk (Llama 4). A query sees only keys of its own chunk. 0: all keys are
+     * one chunk. */
+    int64_t chunk;
 } osh_attention_attr;
 /* Returns the position of the first key that query i of a sample sees. */
 static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
@@ -348,16 +358,16 @@ static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 }
 typedef struct {
     int64_t head_dim;
-    bool keys;   /* true: the op adds positions to k; false: slopes to q */
+    bool keys;   /* true: the op appends positions to k; false: it appends slopes to q */
     double by;   /* factor of the slopes */
-    double most; /* MPT's alibi_bias_max; 0: the slopes of Bloom */
+    double most; /* MPT's alibi_bias_max; 0: the op uses the slopes of Bloom */
 } osh_alibi_attr;
 typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
     char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* largest gate and largest |up| (glu.c); 0: no limit */
-    double alpha; /* factor inside the sigmoid of the clamped gate */
-    double plus;  /* number that is added to the clamped up */
+    double limit; /* gate is clamped to at most this limit, up to [-limit, limit]; 0: no limit */
+    double alpha; /* with a limit: factor of the gate inside the sigmoid */
+    double plus;  /* with a limit: number that is added to the clamped up */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
 {
@@ -365,7 +375,8 @@ static inline bool osh_act_is_tanh(const char *act)
 }
 typedef struct { char *act; /* relu, relu2, or a name of osh_glu_attr.act */ } osh_act_attr;
 typedef struct { double limit; } osh_clamp_attr; /* largest absolute value */
-typedef struct { bool softplus; } osh_sigmoid_gate_attr; /* softplus in the place of the sigmoid */
+/* softplus: true if the gate is softplus(x), false if it is sigmoid(x). */
+typedef struct { bool softplus; } osh_sigmoid_gate_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
@@ -375,7 +386,7 @@ typedef struct {
     bool sigmoid, bias;
     char *method; /* method for choosing groups; "greedy": groups are ignored */
     bool root;     // true: the score of an expert is sqrt(softplus(logit))
-    int64_t vocab; // rows of the table of moe_hash
+    int64_t vocab; // number of rows of the table of moe_hash
 } osh_moe_gate_attr;
 typedef struct {
     osh_moe_router_attr route; // only top_k is used; it must be 2
@@ -383,18 +394,18 @@ typedef struct {
 } osh_moe_sparsemixer_attr;
 /* True if a token can use only experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
-typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* expert: index of the expert;
-                                                                      * plain: true if the router's
-                                                                      * weight is not applied */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* index of the expert; -1: each token has
-                                                           * only one expert */
+/* expert: index of the expert.
+ * plain: true if outputs of the expert are added without the router's weights. */
+typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr;
+/* expert: index of the expert; -1: each token has only one expert. */
+typedef struct { int64_t expert; } osh_routed_scale_attr;
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // view: the matrix; NULL: the weight T of the node is the matrix
+    const osh_rotation *r; // view: the matrix M; NULL: the weight T of the node gives the matrix
     bool transposed;
 } osh_rotate_attr;
-typedef struct { // attributes of mix (mix.c)
+typedef struct { // attributes of the op mix (mix.c)
     uint64_t key;
     double share;           // probability that an element comes from in[0]
     /* [samples]: numbers of the samples of the batch. NULL: first_sample, first_sample + 1, ... */

@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-/* ROWS: tokens in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of tokens in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 64, PIECE = 1024 };
 
 static const osh_field attrs[] = {
@@ -72,7 +72,7 @@ static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t i = 0; i < seq[s].n * D; i++)

@@ -1,6 +1,6 @@
 /* positions.c - y = x + w[position + offset]: learned position embeddings.
  *
- *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may overwrite x
  *   position: index of the token in its sample
  *
  * As in transformers' OPTLearnedPositionalEmbedding (offset 2), the row of w and the sum are
@@ -9,8 +9,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: tokens in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of tokens in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 64, PIECE = 1024 };
 
 static const osh_field attrs[] = {

@@ -1,7 +1,7 @@
 /* product.c - y = a b, element by element. The gates of LFM2's convolutions and of Falcon-H1's scan
  * use this op.
  *
- *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D]     y may be b
+ *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D]     y may overwrite b
  *
  * The product is f32 and rounded once to the dtype of b. Shapes: N tokens of the batch, D elements
  * per token. */
@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // elements in a chunk of parallel work
+enum { PIECE = 1024 }; // number of elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

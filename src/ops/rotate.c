@@ -1,7 +1,7 @@
 /* rotate.c - y = x M: multiplies each group of n channels of a row by an orthogonal matrix M [n,
  * n]. For rotations that act while the model runs.
  *
- *   in[0] x [N, D]     in[1] T [n, n] optional, T = M sqrt(n)     out y [N, D]     y may be x
+ *   in[0] x [N, D]   in[1] T [n, n] optional, T = M sqrt(n)   out y [N, D]   y may overwrite x
  *   attribute transposed: y = x M^T
  *
  * As in compressed-tensors' HadamardTransform, products and sums are f64, are divided by sqrt(n),
@@ -14,7 +14,9 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of x in a chunk of parallel work; they share each converted row of T
+/* Number of rows of x in a chunk of parallel work; a chunk converts each row of T once for all of
+ * them. */
+enum { ROWS = 8 };
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

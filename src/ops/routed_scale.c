@@ -49,8 +49,8 @@ static float routed_row_weight(const osh_tensor *route, int64_t n, int64_t exper
     return sum;
 }
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

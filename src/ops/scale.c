@@ -1,6 +1,6 @@
 /* scale.c - y = `by` * x, rounded to the dtype of x.
  *
- *   in[0] x [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *
  * The attribute `by` is an f32 number, as if torch multiplied a tensor by a Python number
  * (Granite's multipliers). With the attribute `rounded`, `by` is first rounded to the dtype of x,
@@ -22,7 +22,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_scale_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t n = osh_tensor_numel(a->in[0]);
-    // x: own [N, D], in f32. by: the factor.
+    // x: own [N, D], the input in f32. by: the factor.
     float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32);
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -4,10 +4,10 @@
  *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, both triangles
  *
  * The difference of each element is f32, and is rounded once to the dtype of x. So BF16 values are
- * multiplied, as in hessian_accum. In exact arithmetic, X0^T X - X^T X is equal to D. But it would
- * have the rounding errors of two large sums that nearly cancel. (X0 - X)^T X has only the rounding
- * error of the difference, and D is 0 if both inputs are equal. Shapes: N tokens of the batch, I
- * in_features. */
+ * multiplied, as in hessian_accum. In exact arithmetic, X0^T X - X^T X is equal to D. But this
+ * difference would have the rounding errors of two large sums that nearly cancel. (X0 - X)^T X has
+ * only the rounding error of the difference, and D is 0 if both inputs are equal. Shapes: N tokens
+ * of the batch, I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

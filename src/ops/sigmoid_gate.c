@@ -1,6 +1,6 @@
 /* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row, each head or each element.
  *
- *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may be x
+ *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may overwrite x
  *   gate g applies to elements [g D / G, (g + 1) D / G)
  *
  * The sigmoid and the product are rounded to the dtype of x, as in transformers'
@@ -12,8 +12,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {
@@ -37,7 +37,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static double gate_value(float gate, bool softplus)
 {
     if (!softplus) return 1 / (1 + osh_math_exp(-(double)gate));
-    return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate)); // torch has the same threshold
+    // torch also replaces log(1 + e^gate) by `gate` above 20
+    return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate));
 }
 
 static void gates_load(float *by, const osh_op_args *a, int64_t at, int64_t n)
@@ -54,7 +55,7 @@ static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[1];
     int64_t D = osh_width(x), end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
-    int64_t share = D / osh_width(a->in[0]); // number of elements for each gate
+    int64_t share = D / osh_width(a->in[0]); // number of elements of x for each gate
     float by[PIECE], y[PIECE];
 
     (void)cx, (void)worker;
@@ -86,7 +87,7 @@ static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
     const float *dy = a->dout[0]->data;
     bool softplus = ((const osh_sigmoid_gate_attr *)a->attr)->softplus;
-    float *gate = NULL, *x = NULL; // own, in f32: gate [N] or [N, D]; x [N, D]
+    float *gate = NULL, *x = NULL; // own, in f32: the inputs gate [N, G] and x
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));

@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -209,7 +209,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     double *Z = NULL;     // own: dZ [P, S], and after it the states Z [N + 1, P, S]
     whole w = {0};        // own
 
@@ -228,8 +228,8 @@ done:
     return rc;
 }
 
-/* Returns the number of operations. For each token and each element of a head's state, there are 5
- * (decay, update, output). */
+/* Returns the number of floating-point operations: 5 for each token and each element of a head's
+ * state (decay, update, output). */
 static double ssm_scan_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                              const osh_op_load *load)
 {

@@ -44,7 +44,7 @@ typedef struct osh_stat_type {
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
 
-extern const osh_stat_type osh_stat_hessian;       // X^T X, F32 [n, n], lower triangle
+extern const osh_stat_type osh_stat_hessian;       // Hessian X^T X, F32 [n, n], lower triangle
 extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
 /* Sum over the tokens of the largest x^2 of a token, F64 [1]. */
@@ -97,21 +97,21 @@ typedef struct osh_stat { // the statistic of one value of the graph
      * `part`, if there is one, and the caller merges it (osh_stat_merge_tile). */
     bool open;
 } osh_stat;
-/* osh_stat_new allocates a statistic with an empty state `all`. Then osh_stat_new_part allocates
- * `part`, if the statistic needs it. There are two functions because, on a GPU, the caller chooses
- * an address for each allocation. */
+/* osh_stat_new allocates a statistic with an empty state (osh_stat.all). Then osh_stat_new_part
+ * allocates osh_stat.part, if the statistic needs it. There are two functions because, on a GPU,
+ * the caller chooses an address for each allocation. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
-/* Sets *to to a view of the state to which the caller must add the sample. The caller must go
- * through the samples in ascending order. */
+/* Sets *to to a view of the state to which the caller must add sample number `sample`. The caller
+ * must go through the samples in ascending order. */
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample);
 /* Adds the rows of a->in[0], and of a->in[1] if it is not NULL, to the statistic. a->seqs has the
  * samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
  * `feed` once for each group. Ignores a->out. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
-/* The functions from here to osh_stat_merge_tile move `part` to another process, in tiles of whole
- * rows. If the state is a lower triangle, a tile has only the elements of its rows up to the
+/* The functions from here to osh_stat_merge_tile move osh_stat.part to another process, in tiles of
+ * whole rows. If the state is a lower triangle, a tile has only the elements of its rows up to the
  * diagonal. osh_stat_n_rows returns the number of rows. */
 int64_t osh_stat_n_rows(const osh_stat *s);
 /* Returns the bytes of a tile with rows [first, end). */
@@ -119,21 +119,22 @@ size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
 /* Returns the bytes of the buffer for a tile with rows [first, end). If the state is on a GPU, the
  * buffer holds whole rows, because a GPU copies whole rows. */
 size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end);
-/* Copies rows [first, end) of `part` to `tile`, a buffer of osh_stat_tile_room bytes. */
+/* Copies rows [first, end) of osh_stat.part to `tile`, a buffer of osh_stat_tile_room bytes. */
 osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,
                               int64_t end);
-/* Merges a tile, the rows [first, end) of another process's `part`, into `all`. Overwrites the
+/* Merges a tile, the rows [first, end) of another process's osh_stat.part, into osh_stat.all. Overwrites the
  * buffer of the tile (osh_stat_tile_room). On a GPU, also overwrites its workspace. */
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
-/* If `merge` is true, merges `part` into `all`. Then empties `part`. */
+/* If `merge` is true, merges osh_stat.part into osh_stat.all. Then empties osh_stat.part. */
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);
-/* If `all` is on a GPU, merges the last group, frees `part`, and moves `all` to host memory. */
+/* If osh_stat.all is on a GPU, merges the last group, frees osh_stat.part, and moves osh_stat.all
+ * to host memory. */
 osh_status osh_stat_fetch(osh_ctx *cx, osh_stat *s);
-/* Merges the last group, frees `part`, and turns `all` into the result. If the type has `finish`,
- * the result is in host memory. */
+/* Merges the last group, frees osh_stat.part, and turns osh_stat.all into the result. If the type
+ * has `finish`, the result is in host memory. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
-/* Returns the bytes of a statistic in host memory, with the allocator's overhead. They include the
- * member `part`, if the statistic has one. */
+/* Returns the bytes of a statistic in host memory, with the allocator's overhead. They include
+ * osh_stat.part, if the statistic has one. */
 size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n);
 #endif

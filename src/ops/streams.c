@@ -21,10 +21,10 @@
  *   h'_k = post_k y + sum over j of mix[j][k] h_j, or post_k y + h_k without mix
  *
  * The ops compute transformers' DeepseekV4HyperConnection and Glm5NextTextHyperConnection (with
- * mix), and HYV4HyperConnection (without mix). fn, base and scale are f32. Sums are double. With
- * mix, stream_write rounds post, mix, the product post_k y and the sum over j to the dtype of h.
- * Without mix, it rounds only h'. Shapes: N tokens of the batch, D elements per token and
- * stream. */
+ * mix), and HYV4HyperConnection (without mix). fn, base and scale are f32. norm_eps, eps,
+ * magnitude, post_eps and iterations are attributes. Sums are double. With mix, stream_write rounds
+ * post, mix, the product post_k y and the sum over j to the dtype of h. Without mix, it rounds only
+ * h'. Shapes: N tokens of the batch, D elements per token and stream. */
 #include <assert.h>
 #include <math.h>
 
@@ -33,10 +33,10 @@
 #include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* STREAMS: largest S.
- * WEIGHTS: largest M.
- * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows in a chunk of parallel work. */
+/* STREAMS: largest number of streams (S).
+ * WEIGHTS: largest number of weights of a token (M).
+ * PIECE: number of elements that are converted to f32 at a time.
+ * ROWS: number of rows in a chunk of parallel work. */
 enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, ROWS = 4 };
 
 static const osh_field weights_attrs[] = {

@@ -1,6 +1,6 @@
 /* tanh.c - y = tanh(x)
  *
- *   in[0] x [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *
  * The result is computed in double and rounded once. Shapes: N tokens of the batch, D elements per
  * token. */
@@ -8,7 +8,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // elements in a chunk of parallel work
+enum { PIECE = 1024 }; // number of elements in a chunk of parallel work
 
 static osh_status tanh_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

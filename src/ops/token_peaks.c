@@ -11,9 +11,9 @@
 
 #include <assert.h>
 
-/* CHUNKS: chunks that run in parallel.
- * TOKENS: tokens in a chunk.
- * CHANNELS: elements that are converted to f32 at a time. */
+/* CHUNKS: number of chunks that run in parallel.
+ * TOKENS: number of tokens in a chunk.
+ * CHANNELS: number of elements that are converted to f32 at a time. */
 enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 };
 
 typedef struct peaks_job {

@@ -1,9 +1,10 @@
 /* wordsum.h - a checksum that is as fast as reading the memory, on the host and on a GPU.
  *
- *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64; the last is padded with zeros
+ *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64
  *
- * K is an odd constant, and mix is a permutation of all 64-bit words. So a change of one word
- * always changes the sum. Words may be added in any order, by any number of threads. */
+ * The last word is padded with zeros. K is an odd constant, and mix is a permutation of all 64-bit
+ * words. So a change of one word always changes the sum. Words may be added in any order, by any
+ * number of threads. */
 #ifndef OSH_WORDSUM_H
 #define OSH_WORDSUM_H
 #include "tensor/device.h"

@@ -1,7 +1,7 @@
 /* xielu.c - computes the activation xIELU, whose slopes are weights.
  *
  *   in[0] x [N, F]     in[1] alpha_p     in[2] alpha_n     in[3] beta     in[4] eps, each [1]
- *   out y [N, F]       y may be x
+ *   out y [N, F]       y may overwrite x
  *
  *   x > 0    y = p x^2 + beta x                            p = log(1 + e^alpha_p)
  *   else     y = n (e^min(x, eps) - 1 - x) + beta x        n = beta + log(1 + e^alpha_n)
@@ -12,7 +12,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements in a chunk of parallel work
+enum { PIECE = 4096 }; // number of elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -26,7 +26,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static double xielu_softplus(double x) { return x > 40 ? x : osh_math_log(1 + osh_math_exp(x)); }
 
 typedef struct xielu_slopes {
-    double p, n;             // slopes for x > 0 and for x <= 0
+    double p, n;             // p and n of the formulas: slopes for x > 0 and for x <= 0
     double p_slope, n_slope; // derivatives of p and n with respect to alpha_p and alpha_n
     double beta, eps;
 } xielu_slopes;
@@ -79,7 +79,7 @@ static osh_status xielu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     xielu_slopes s = slopes_read(a->in);
     float *x = NULL;      // own [N, F]: x in f32
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -1,5 +1,4 @@
-/* best.c - makes the decisions of `quality best` for settings that the user does not give as
- * options. */
+/* best.c - makes the decisions of `quality best` for settings that no option gives (best.h). */
 #include "plan/best.h"
 
 #include <stdio.h>
@@ -10,7 +9,7 @@ void osh_best_begin(osh_inputs *in)
 {
     static char linear[] = "Linear", *items[] = {linear};
     static const osh_strs linears = {items, 1};
-    bool layers = false; // true if a modifier learns from the output of decoder layers
+    bool layers = false; // true if any modifier learns from the output of decoder layers
     in->best = false;
     for (size_t i = 0; i < in->recipe->n; i++) {
         const osh_modifier *m = &in->recipe->modifiers[i];
@@ -27,8 +26,8 @@ void osh_best_length(osh_inputs *in)
         in->max_seq_length = MOST_TOKENS;
 }
 
-/* Appends `flag` and `value` to b. Appends a comma before them if b already has text after offset
- * `from`. */
+/* Appends `flag` and `value` to b. If b already has more than `from` bytes, first appends a
+ * comma. */
 static osh_status best_put(osh_ctx *cx, osh_buf *b, size_t from, const char *flag,
                            const char *value)
 {
@@ -41,7 +40,7 @@ osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_inputs *in = &p->in;
     const osh_options *o = in->opt;
     size_t from = b->len;
-    osh_q_scheme preset = {0}; // its strings are views
+    osh_q_scheme preset = {0}; // the strings of the preset are views
     char text[96];
     if (!in->best) goto done;
     if (in->targets != &o->sequential_targets)

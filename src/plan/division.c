@@ -10,8 +10,8 @@
 #include "schedule/range.h"
 #include "plan/identity.h"
 
-/* True if an observer of activations needs more than the smallest and largest value of each sample.
- * Samples then cannot be divided among ranks. */
+/* True if an observer of activations needs more than the smallest and the largest element of each
+ * sample. The samples then cannot be divided among ranks. */
 static bool observers_count(const osh_plan *p)
 {
     for (int i = 0; i < p->match.n_linears; i++) {
@@ -32,8 +32,8 @@ static bool blocks_learn(const osh_plan *p)
     return false;
 }
 
-/* Returns the reason why a calibrated run does not divide samples among ranks. Returns NULL if it
- * divides them. */
+/* Returns the reason why a run with calibration does not divide its samples among ranks. Returns
+ * NULL if it divides them. */
 static const char *samples_not(const osh_plan *p)
 {
     if (p->in.groups.n < 2) return "all samples are one group; --sum-groups makes more";
@@ -80,7 +80,9 @@ int osh_plan_ranks_per_node(const osh_plan *p)
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks)
 {
     osh_status rc = OSH_OK;
-    double *load = NULL, *left = NULL; // own: load [n_ranks], left [n]
+    /* load: own [n_ranks], cost of the pieces of each rank so far. left: own [n], cost of each
+     * piece that has no rank yet. */
+    double *load = NULL, *left = NULL;
     OSH_NEW(cx, load, n_ranks);
     OSH_NEW(cx, left, n);
     for (int64_t i = 0; i < n; i++) left[i] = cost[i], owner[i] = 0;
@@ -105,7 +107,7 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
 {
     osh_status rc = OSH_OK;
     const osh_manifest *m = &p->manifest;
-    // own [shards]: bytes of the shard to write, and bytes to read for its Linears
+    // own [shards]: bytes to write to the shard, and bytes to read for the Linears in it
     double *work = NULL;
     OSH_NEW(cx, work, m->n_shards);
     for (int64_t i = 0; i < m->n_out; i++) {
@@ -123,8 +125,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes that ranks send for the sums of a value. All ranks except the owner of the
- * value send the sums of their groups of samples. */
+/* Returns the bytes that ranks send each other for the sums of the input of Linear l. All ranks
+ * except the owner of these sums send the sums of their groups of samples. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
@@ -151,9 +153,9 @@ osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int i
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(&p->schedule, index);
-    double *cost = NULL; // own [v1 - v0]
-    int *owner = NULL;   // own [v1 - v0]
-    bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are already counted
+    double *cost = NULL; // own [v1 - v0]: work of solving the Linears that read the value
+    int *owner = NULL;   // own [v1 - v0]: rank that solves these Linears
+    bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are counted already
     *bytes = 0;
     OSH_NEW(cx, cost, r.v1 - r.v0);
     OSH_NEW(cx, owner, r.v1 - r.v0);
@@ -179,8 +181,8 @@ done:
     return rc;
 }
 
-/* Continues the hash h with the decisions that determine the steps of schedule s. All ranks must
- * get the same hash. */
+/* Adds the decisions that determine the steps of schedule s to the hash h, and returns it. All
+ * ranks must get the same hash. */
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {
@@ -195,7 +197,8 @@ static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h
     return h;
 }
 
-/* Appends the fields of the identity (identity.h) that do not change when the files are copied. */
+/* Appends the fields of the identity (identity.h), except stamps of files: a copy of a file has
+ * another stamp. */
 static osh_status identity_tell(osh_ctx *cx, osh_buf *b, const osh_identity *id)
 {
     osh_status rc = OSH_OK;

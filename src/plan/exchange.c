@@ -3,8 +3,8 @@
 
 #include "plan/division.h"
 
-/* Size in bytes of a tile: the rows of a sum that are sent in one message. A row that is larger
- * than this size is a tile of its own. */
+/* Size in bytes of a tile. A tile consists of rows of a sum that are sent in one message. A row
+ * that is larger than this size is a tile of its own. */
 enum { TILE_BYTES = 1 << 20 };
 
 /* Returns the index of the first row after the tile that begins with row `first`. */
@@ -17,7 +17,8 @@ static int64_t tile_end(const osh_stat *t, int64_t first)
     return end;
 }
 
-/* Moves the sum of a group from rank `from` to rank `owner`, which adds it to its own sum. */
+/* Moves the sum of a group of samples from rank `from` to rank `owner`, which adds it to its own
+ * sum. */
 static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from, int owner)
 {
     osh_status rc = OSH_OK;
@@ -48,7 +49,7 @@ done:
 osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner, int64_t round)
 {
     osh_status rc = OSH_OK;
-    // number of groups that are not merged yet
+    // number of groups of samples that are not merged yet
     int64_t left = t->groups.n - round * osh_ranks_n(ranks);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     for (int from = 0; ranks && t->part && from < osh_ranks_n(ranks) && from < left; from++)

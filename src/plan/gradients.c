@@ -1,6 +1,6 @@
 /* gradients.c - decides whether a survey can use gradients. A survey is a run that only measures
- * the losses of candidate schemes. Every op between a Linear and the output head must have a
- * gradient. */
+ * the losses of candidate schemes. For gradients, every op between a Linear and the output head
+ * must be able to compute them. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
@@ -14,7 +14,7 @@ static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, co
 }
 
 /* Sets seen[v] to true for each value v that is the output of a Linear. Sets p->gradients_not if
- * the gradient of an output cannot be used. */
+ * the gradient of one of these values cannot be used. */
 static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
     const osh_graph *g = p->in.graph;
@@ -49,7 +49,7 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value, so that the gradient of the value comes only from them. */
+/* True if all readers of the value are Linears, so that its gradient comes only from Linears. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

@@ -1,6 +1,6 @@
-/* identity.c - lists and compares the fields that decide the bytes of an output. The field of a
- * shard has the size and header of the shard. The contents of its tensors are checked when they are
- * read (output/origin.c). */
+/* identity.c - lists and compares the fields that decide the bytes of an output. A shard of the
+ * source has a field with its size and its header. The elements of its tensors are checked when
+ * they are read (output/origin.c). */
 #include "plan/identity.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ void osh_identity_free(osh_ctx *cx, osh_identity *id)
     osh_free(cx, id);
 }
 
-/* Adds a field. Takes ownership of name and value, even if it fails. */
+/* Adds a field. Takes ownership of `name` and `value`, even if it fails. */
 static osh_status identity_add(osh_ctx *cx, osh_identity *id, char *name, char *value, bool here)
 {
     osh_status rc = OSH_OK;
@@ -66,7 +66,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
-    name = value = NULL; // identity_add owns both, even if it has failed
+    name = value = NULL; // identity_add owns the name and the value now, even if it has failed
 done:
     osh_free(cx, name);
     osh_free(cx, value);
@@ -111,8 +111,8 @@ static const char *identity_value(const osh_identity *id, const char *name)
     return NULL;
 }
 
-/* Adds a field for a file of the source. Adds nothing if the file does not exist, or if it is a
- * shard and so already has a field. */
+/* Adds a field for the file `name` of the source. Adds nothing if the file does not exist, or if it
+ * already has a field because it is a shard. */
 static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
                                         const char *name)
 {
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Adds fields for all files of the source except config.json. README.md gets a field, too, because
- * the output's README.md repeats the licence of the source. */
+/* Adds fields for all files of the source except config.json. README.md has a field, too, because
+ * the README.md of the output repeats the licence from it. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -167,7 +167,8 @@ done:
     return rc;
 }
 
-/* Returns a hash of the subgraphs: of the first node, the number of nodes and the name of each. */
+/* Returns a hash of the subgraphs. It covers the first node, the number of nodes and the name of
+ * each subgraph. */
 static uint64_t partition_sum(const osh_plan *p)
 {
     uint64_t h = 0;
@@ -257,7 +258,7 @@ done:
     return rc;
 }
 
-/* Adds a field whose value has one line for each item of the list. */
+/* Adds a field whose value is the list, with one line for each item. */
 static osh_status identity_add_list(osh_ctx *cx, osh_identity *id, const char *name,
                                     const osh_strs *list)
 {
@@ -301,12 +302,12 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         draws |= (p->match.linears[i].wants & OSH_STAT_BLOCK) != 0;
     if (draws) FIELD("seed", "%lld", (long long)p->in.opt->seed);
     FIELD("arithmetic", "%s", p->in.arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
-    // --indivisible pad also needs the templates, because they decide which tensors get zeros
+    // with --indivisible pad, the templates decide which tensors get zeros
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE || p->in.ck->config->n_sizes)
         OSH_TRY(identity_add_templates(cx, id, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_calibration(cx, id, p));
-        // on the host, matrix products depend on the instruction set
+        // on the host, the bits of matrix products depend on the instruction set
         if (!p->in.device) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);

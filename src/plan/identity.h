@@ -1,6 +1,7 @@
-/* identity.h - lists the settings and inputs that decide the bytes of an output. Each of them is a
- * field with a name and a value. So if two outputs differ, a message can name the field. Threads,
- * budgets, tiers and batch size are no fields, because they do not change the bytes. */
+/* identity.h - lists the settings and inputs that decide the bytes of an output. Each setting or
+ * input is a field with a name and a value. So if two outputs differ, a message can name the field.
+ * Threads, budgets, tiers and the batch size are no fields, because they do not change the
+ * bytes. */
 #ifndef OSH_IDENTITY_H
 #define OSH_IDENTITY_H
 #include "plan/plan.h"
@@ -12,29 +13,29 @@ enum { OSH_IDENTITY_JOURNAL = 2 };
 typedef struct osh_identity {
     char **names, **values; // own [n]
     /* True if the field is the stamp of a file (inode, times). A copy of the file has another
-     * stamp. */
+     * stamp, so comparisons skip stamps. */
     bool *here; // own [n]
     size_t n, cap;
 } osh_identity;
 
 osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p);
-/* Makes only the fields for the source. Reads config.json again from the disk. */
+/* Makes an identity with only the fields for the source. Reads config.json again from the disk. */
 osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck);
 void osh_identity_free(osh_ctx *cx, osh_identity *id);
-/* Adds or replaces the field "stamp of FILE". */
+/* Adds the field "stamp of FILE", or replaces its value. */
 osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, const osh_stamp *s);
-/* True if `id` and the JSON object `was` have the same stamp of the file. */
+/* True if the field "stamp of FILE" has the same value in `id` and in the JSON object `was`. */
 bool osh_identity_has_stamp(const osh_identity *id, const char *file, const cJSON *was);
 typedef enum { OSH_IDENTITY_ALL, OSH_IDENTITY_FIELDS, OSH_IDENTITY_STAMPS } osh_identity_part;
-/* Prints the fields as {"name": "value", ...}. The caller owns *out. */
+/* Sets *out (own) to the fields in the form {"name": "value", ...}. */
 osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id,
                              osh_identity_part part);
 /* Compares the fields for the source, except stamps. Sets *out (own) to a text about the first
- * field that differs between a and b, or to NULL if none differs. */
+ * field that differs between a and b, or to NULL if no field differs. */
 osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a,
                                        const osh_identity *b);
-/* Compares all fields, except stamps, with the JSON object `was`. Sets *out (own) to a text about
- * the first field that differs, such as "recipe is 'a', was 'b'". Sets *out to NULL if no field
- * differs. */
+/* Compares all fields of `id`, except stamps, with the JSON object `was`. Sets *out (own) to a text
+ * about the first field that differs, such as "recipe is 'a', was 'b'". Sets *out to NULL if no
+ * field differs. */
 osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id, const cJSON *was);
 #endif

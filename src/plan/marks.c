@@ -1,4 +1,4 @@
-/* marks.c - finds the subgraphs of a plan that the items of the option --checkpoint name. */
+/* marks.c - parses the option --checkpoint: finds the subgraphs that its items name. */
 #include "plan/marks.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ const char *osh_mark_pattern(const char *item)
     return eq && strncmp(item, "re:", 3) ? eq + 1 : item;
 }
 
-/* Returns the i-th name that an item of --checkpoint may match, or NULL if i is too large. The
- * names are those of the subgraphs, or of the modules if the run has no graph. */
+/* Returns the i-th name that an item of --checkpoint may match, or NULL if there are at most i
+ * names. These are the names of the subgraphs, or of the Linears if the run has no graph. */
 static const char *mark_target(const osh_plan *p, int i)
 {
     if (p->in.pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";

@@ -1,14 +1,15 @@
 /* mixed.c - chooses a candidate (a scheme) for each unit (the Linears that must get the same
  * scheme, such as q, k and v of a layer).
  *
- * For each unit, the candidates on the lower convex hull of (bytes, loss) are in the order of their
- * bytes. A step is the change from one of them to the next. It saves loss and costs bytes, and each
- * step of a unit saves less loss per byte than the step before it. The steps of all units are done
- * in the order of their savings per byte, as long as the size fits. Then single candidates are
- * exchanged, as long as an exchange fits and saves loss.
+ * The candidates of a unit are points (bytes, loss). The points on their lower convex hull are in
+ * the order of their bytes. A step changes a unit from one of these candidates to the next one. It
+ * saves loss and costs bytes, and saves less loss per byte than the unit's previous step. The steps
+ * of all units are done in the order of their savings per byte, as long as the size fits. Then
+ * single candidates are exchanged, as long as an exchange fits and saves loss.
  *
- * The bound is a loss that no choice can go below. It allows parts of steps: at the first step that
- * does not fit, the fraction that fits is done, and the bound is the loss after it. */
+ * The bound is a loss that no choice can go below. For the bound, parts of steps are allowed. Of
+ * the first step that does not fit, the fraction that fits is done, and the bound is the loss after
+ * it. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -24,8 +25,8 @@
 
 /* ---- units ---- */
 
-/* Returns the length of the beginning of an expert's name up to "experts". All experts of the layer
- * share this beginning. Returns 0 if the module is no expert. */
+/* Returns the number of bytes of an expert's name up to "experts". The names of all experts of a
+ * layer begin with these bytes. Returns 0 if the module is no expert. */
 static size_t experts_prefix(const char *name)
 {
     static const char mark[] = ".experts.";
@@ -34,8 +35,8 @@ static size_t experts_prefix(const char *name)
                ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* Returns the name (own) of the module's unit. All modules of a unit must get the same scheme.
- * Returns NULL if out of memory. */
+/* Returns the name (own) of the unit that contains the module, or NULL if out of memory. All
+ * modules of a unit must get the same scheme. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -88,7 +89,8 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
 {
     osh_status rc = OSH_OK;
     osh_mixed *m = NULL;  // own
-    osh_map *first = NULL; // own: name of the unit and index of the scheme -> index of the unit
+    /* own: maps the name of a unit, with the index of its scheme, to the index of the unit */
+    osh_map *first = NULL;
     char *name = NULL, *key = NULL; // own
     OSH_NEW(cx, m, 1);
     OSH_NEW(cx, m->units, p->match.n_linears);
@@ -155,8 +157,8 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 
 /* ---- choice of candidates ---- */
 
-typedef struct step { // change from one candidate of a unit to a candidate with more bytes
-    double per_byte;  // saved loss per additional byte
+typedef struct step { // change of a unit from one candidate to a candidate with more bytes
+    double per_byte;  // loss that the step saves per byte that it costs
     int unit, from, to;
 } step;
 
@@ -173,12 +175,14 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Sets `hull` to the indices of the candidates of a unit that are on the lower convex hull of
- * (bytes, loss). They are in the order of rising bytes and falling loss. Returns their number. */
+/* Sets `hull` to the indices of the unit's candidates on the lower convex hull of the points
+ * (bytes, loss), in the order of rising bytes and falling loss. Returns the number of these
+ * candidates. */
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    // sorts by bytes, because candidates of different formats need not be in this order
+    // sorts the candidates by bytes, because candidates of different formats may be in another
+    // order
     for (int i = 0; i < u->n; i++) {
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
@@ -206,8 +210,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of one unit: the change that saves the most loss and fits in the limit.
- * Returns false if no change that fits saves loss. */
+/* Changes the candidate of one unit. Of all changes that fit in the limit, takes the one that saves
+ * the most loss. Returns false if no change that fits saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
@@ -327,7 +331,7 @@ done:
 
 /* ---- recipe with the chosen schemes ---- */
 
-typedef struct lists { // the groups of the recipe: each has a name and a list of modules
+typedef struct lists { // groups of the recipe, each with a name and a list of modules
     osh_recipe_group *groups; // own
     size_t n;
 } lists;
@@ -342,8 +346,8 @@ static void lists_deinit(osh_ctx *cx, lists *l)
     osh_free(cx, l->groups);
 }
 
-/* Returns the target (own) for a module, or NULL if out of memory. The target for an expert is a
- * regex that matches the same part (such as down_proj) of all experts in the layer. */
+/* Returns the target (own) for a module, or NULL if out of memory. For a module of an expert, such
+ * as its down_proj, the target is a regex. It matches this module of all experts of the layer. */
 static char *module_target(osh_ctx *cx, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -363,7 +367,7 @@ static char *module_target(osh_ctx *cx, const char *name)
     return out;
 }
 
-/* Adds a target to the group. Takes ownership of `target`, even if it fails. */
+/* Adds a target to the group g. Takes ownership of `target`, even if it fails. */
 static osh_status group_add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
 {
     osh_status rc = OSH_OK;
@@ -387,8 +391,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
                             const char *head)
 {
     osh_status rc = OSH_OK;
-    lists l = {0}; // own
-    // own: schemes of the groups; the strings of a scheme are views
+    lists l = {0}; // own: the schemes of the groups; the strings in the schemes are views
     osh_q_scheme *schemes = NULL;
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
@@ -417,7 +420,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    // after a failure, frees all groups, because the last one may be incomplete
+    // after a failure, the last group may be incomplete, so the whole array is freed
     if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES;
     lists_deinit(cx, &l);
     osh_free(cx, schemes);

@@ -1,4 +1,5 @@
-/* place.c - decides whether a calibrated job runs on the host or on a GPU. Also opens the GPU. */
+/* place.c - decides whether a job with calibration runs on the host or on a GPU. Also opens the
+ * GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,9 @@
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
 
-/* Must be called if `what` is not possible on a GPU. Fails if the user asked for a GPU. Otherwise
- * returns OSH_OK, so that the job runs on the host. */
+/* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
+ * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. done: a verb for the
+ * message. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->in.opt->device;
@@ -20,8 +22,8 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
-/* Returns the name of a feature that the job needs and that only the host has, or NULL if there is
- * none. room: buffer for the name. *done: set to the verb for the message. */
+/* Returns the name of a feature that the job needs and that is only possible on the host, or NULL
+ * if there is none. room: buffer for the name. *done: set to a verb for gpu_refuse. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->in.graph;
@@ -80,15 +82,15 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
-        // the parser of options has already checked the name of the GPU model
+        // the parser of options has already checked this name
         p->in.gpu_model = osh_gpu_model_find(p->in.opt->device_model);
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
     const osh_device_kind *kind;
     OSH_TRY(osh_device_find(cx, &kind, &p->in.ordinal, text));
-    /* A run without calibration stays on the host, because copies to the GPU and back would take
-     * longer than the rounding. */
+    /* A run without calibration stays on the host, because copying weights to the GPU and back
+     * would take longer than rounding them. */
     p->in.on_device =
         kind != &osh_device_kinds[OSH_HOST] && p->in.pipeline != OSH_PIPELINE_DATAFREE;
     OSH_TRY(device_of_rank(cx, p, kind));
@@ -100,16 +102,18 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_device_kind *kind = osh_plan_kind(&p->in);
-    osh_device *idle = NULL; // own: a GPU that does no work
+    osh_device *idle = NULL; // own: a GPU that is opened only to check that there is one
+    bool shared = p->in.opt->ranks && osh_divide(p).kind == OSH_DIVIDE_SAMPLES;
     if (p->in.on_device) {
-        if (p->in.opt->ranks && osh_divide(p).kind == OSH_DIVIDE_SAMPLES)
-            OSH_TRY(osh_rank_gpus_differ(cx, p->in.opt->ranks, kind, p->in.ordinal));
+        if (shared) OSH_TRY(osh_rank_gpus_differ(cx, p->in.opt->ranks, kind, p->in.ordinal));
         OSH_TRY(osh_device_open(cx, &p->in.device, kind, p->in.ordinal,
                                 (size_t)osh_memory_arena(&p->budget)));
+        if (shared)
+            OSH_TRY(osh_ranks_agree(cx, p->in.opt->ranks, "another GPU", p->in.device->text));
         if (p->budget.memory.by_gpu)
             OSH_TRY(kind->type->files->stage_open(cx, p->in.device, p->in.opt->use_gds));
     } else if (!osh_device_is_auto(p->in.opt->device) && osh_device_is_gpu(p->in.opt->device)) {
-        // this fails if there is no GPU
+        // osh_device_find fails if there is no GPU
         OSH_TRY(osh_device_find(cx, &kind, &p->in.ordinal, p->in.opt->device));
         OSH_TRY(osh_device_open(cx, &idle, kind, p->in.ordinal, 0));
     }

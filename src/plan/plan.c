@@ -1,5 +1,5 @@
-/* plan.c - makes the plan. It opens source, recipe, tokenizer and data, and calls the functions
- * that compute the parts of the plan (plan.h). */
+/* plan.c - makes the plan. Opens the source, the recipe, the tokenizer and the data, and calls the
+ * functions that compute the parts of the plan (plan.h). */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -62,8 +62,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
     if (arch && osh_graph_knows(cx, arch, p->in.opt->models_dir)) {
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
         rc = osh_inputs_build_graph(cx, &p->in);
-        /* An unknown architecture is no error here, because rounding without data needs no graph.
-         * If data is needed, plan_choose_pipeline fails later. */
+        /* The run may need no graph, because rounding needs no data. So an unknown architecture is
+         * no error here. If data is needed, plan_choose_pipeline fails later. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
     } else if (p->in.opt->models_dir)
@@ -72,8 +72,7 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by opt->chosen, the recipe that follows from a survey. The survey has chosen
- * a scheme for each module. */
+/* Replaces the recipe by opt->chosen, in which a survey has chosen a scheme for each module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +98,8 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size write the groups anew, and those of "
                      "attention they do not write: want kv_cache_scheme, or none",
                      m->type->name);
-        m->cache.present = false; // the weights do not depend on the cache
+        /* keys and values in the cache do not change the weights, which the survey measures */
+        m->cache.present = false;
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
 done:
@@ -150,7 +150,7 @@ done:
     return rc;
 }
 
-/* True if the recipe needs statistics of calibration data. Modules need not be matched yet. */
+/* True if the recipe needs calibration data. Can be called before modules are matched. */
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
@@ -158,8 +158,8 @@ static bool recipe_wants_data(const osh_recipe *r)
     return false;
 }
 
-/* Fails because the recipe needs data and the architecture is unknown, so that there is no graph.
- * The message contains the error of osh_graph_new, which lists the known architectures. */
+/* Fails because the recipe needs data but there is no graph, as the architecture is unknown. The
+ * message contains the error of osh_graph_new, which lists the known architectures. */
 static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -215,8 +215,8 @@ done:
     return rc;
 }
 
-/* For --loss-mask answers: fails if statistics would count no token at all. Warns about samples in
- * which they count no token. */
+/* For --loss-mask answers, with which only tokens of answers count. Fails if no token counts in
+ * statistics. Warns about samples in which no token counts. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
     int64_t none = 0;
@@ -274,16 +274,15 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    // the tokenizer is not needed any more, because all text is tokenized
+    // all text is tokenized now, so the tokenizer is closed
     osh_tokenizer_close(cx, in->tok), in->tok = NULL;
 done:
     osh_free(cx, tok_path);
     return rc;
 }
 
-/* Warns if a modifier asks for a comparison of inputs with the original model, but the inputs of
- * some modules are not compared. (With --sequential-targets Linear, the inputs of all modules would
- * be compared.) */
+/* Warns if a modifier compares inputs of modules with the original model, but the inputs of some
+ * modules are not compared. With --sequential-targets Linear, all of them would be compared. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -299,8 +298,8 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Matches the modules with schemes. If `quality best` then chooses another group size, opens the
- * recipe again and matches again. */
+/* Matches modules with schemes. If `quality best` then chooses another group size, opens the recipe
+ * again and matches the modules again. */
 static osh_status plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -315,8 +314,8 @@ done:
     return rc;
 }
 
-/* With --indivisible pad, adds zeros to the source, and opens the recipe again. The matchers of the
- * recipe have counted matches already, and the recipe may name modules of the former graph. */
+/* With --indivisible pad, adds zeros to the source. Then opens the recipe again: its matchers have
+ * already counted matches, and it may name modules of the graph before the change. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -329,7 +328,7 @@ done:
     return rc;
 }
 
-/* Plans everything that needs no data. The pipeline is chosen only if to_run is true. */
+/* Makes the parts of the plan that need no data. Chooses the pipeline only if to_run is true. */
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
@@ -363,13 +362,12 @@ done:
     return rc;
 }
 
-/* Fails before any work if the name of the output is too long. The output is built under this name
- * with a suffix, so the suffix must fit, too. */
+/* Fails if the name of the output is too long, before any work is done. The output is built under
+ * this name with a suffix, so there must be room for the suffix. */
 static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
-    char *final = NULL; // own
-    // longest name that has space for the longest suffix
+    char *final = NULL; // longest name that leaves room for the longest suffix
     const size_t most = NAME_MAX - strlen(".oneshot-replaced");
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
@@ -401,8 +399,8 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
         p->budget.memory.load_bytes = osh_mem_held(cx);
     }
-    /* The plan may use memory without a limit. The run is later limited to the peak that the plan
-     * predicts. */
+    /* Making the plan may use any amount of memory. The run is later limited to the peak that the
+     * plan predicts. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));

@@ -1,5 +1,5 @@
-/* plan.h - the plan: everything that is decided before a weight is read. Each part of the plan
- * belongs to one folder, which declares and computes it:
+/* plan.h - declares the plan, which has all decisions that are made before a weight is read. Each
+ * part of the plan belongs to one folder, which declares and computes it:
  *
  *   match      inputs      options, source, recipe, graph and data
  *              matching    the scheme of each Linear
@@ -8,20 +8,21 @@
  *   schedule   schedule    subgraphs, passes, batches, visits
  *   budget     budget      memory, disk and transfers
  *
- * A part has views of the parts above it in this list. So a function needs only one argument: the
- * last part that it reads. */
+ * A part has views of the parts above it in this list. So a function that reads several parts needs
+ * only one argument, the last of these parts. */
 #ifndef OSH_PLAN_H
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
-/* One of several traversals (traversals.h). A traversal is a forward computation of all samples. */
+/* One of several traversals (traversals.h). A traversal is one forward computation of all samples
+ * through the model. */
 typedef struct osh_traversal {
-    /* Owns its members passes, seen, visits and batch_at. Other members are copies of the
-     * plan's. */
+    /* The traversal owns the lists passes, seen, visits and batch_at. Other members are copies of
+     * those of the plan's schedule. */
     osh_schedule schedule;
-    osh_budget budget;     // owns its member places; other members are copies or views
-    /* Work in the unit of osh_cost, summed over all subgraphs. [0]: observe. [1]: solve. [2]:
-     * propagate. */
+    osh_budget budget;     // the traversal owns memory.places; other members are copies or views
+    /* Work (estimated seconds, osh_cost) of the phases observe (0), solve (1) and propagate (2),
+     * summed over all subgraphs. */
     double work[3];
     double seconds;        // measured duration
 } osh_traversal;
@@ -33,11 +34,11 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    /* NULL: one traversal serves all modifiers. If there are several, the plan's `schedule` and
-     * `budget` are those of the traversal with the highest peak. */
+    /* NULL: one traversal serves all modifiers. If there are several traversals, the plan's
+     * `schedule` and `budget` are those of the traversal with the highest peak. */
     osh_traversal *traversals; // own [n_traversals]
-    int n_traversals;          // number of `traversals`; 0: one traversal serves all modifiers
-    /* True if the run is a survey and its losses are multiplied by gradients. */
+    int n_traversals;          // 0: one traversal serves all modifiers
+    /* True if the run is a survey that multiplies its losses by gradients. */
     bool gradients;
     /* Reason why a survey does not use gradients. NULL: it uses gradients, or the run is no
      * survey. */
@@ -45,21 +46,21 @@ typedef struct osh_plan {
     struct osh_mark *marks;  // own: the parsed --checkpoint options (marks.h)
 } osh_plan;
 
-/* Sets the views between the parts of the plan. Must be called after a plan is copied, and after a
- * plan is made without osh_plan_new. */
+/* Sets the views that the parts of the plan have of each other. Must be called after a plan is
+ * copied, and for a plan that is made without osh_plan_new. */
 void osh_plan_join(osh_plan *p);
 const char *osh_plan_pipeline(const osh_plan *p); // returns the name of the pipeline
 /* Plans a run from options, recipe, source and data, before a weight is read. The caller owns *out.
  * opt must outlive the plan. */
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
-/* Makes a plan that describes a finished output. It has no data, passes or budgets. opt names the
- * source and the recipe of the output. */
+/* Makes a plan that describes a finished output. It has no data, passes or budgets. opt: options
+ * with the source and the recipe of the output. */
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 
-/* The next two functions are in place.c. They choose and open the device. */
+/* The next two functions choose and open the device of the plan. (They are in place.c.) */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // sets p->in.on_device
-/* Opens the GPU and allocates the arena, one block of its memory. The block has the size of the
+/* Opens the GPU and allocates its arena, a block of its memory. The arena has the size of the
  * device budget, or without a budget the size that the plan predicts. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -1,5 +1,5 @@
-/* traversals.c - plans the traversals of --pipeline independent: one for each modifier that needs
- * data. */
+/* traversals.c - plans the traversals of --pipeline independent: one traversal for each modifier
+ * that needs data. */
 #include "plan/traversals.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Sets of[m] to the index of the traversal for modifier m, or to -1 if the modifier needs no data.
- * Returns the number of traversals. */
+/* Numbers the traversals and returns their number. Sets of[m] to the index of the traversal for
+ * modifier m, or to -1 if the modifier needs no data. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -17,9 +17,10 @@ static int traversals_number(int *of, const osh_recipe *r)
     return n;
 }
 
-/* Sets l->traversal, the index of the Linear's traversal. Up to three modifiers need data for a
- * Linear: its pruner, its quantizer, and the modifier that quantizes keys and values if their
- * scales belong to the Linear. Fails if these modifiers have different traversals. */
+/* Sets l->traversal, the index of the traversal that collects data for the Linear. Up to three
+ * modifiers need data for it: its pruner, its quantizer, and the modifier with kv_cache_scheme if
+ * the scales of keys and values belong to the Linear. Fails if these modifiers have different
+ * traversals. */
 static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -66,8 +67,8 @@ done:
     return rc;
 }
 
-/* Plans batches, passes and memory of a traversal. The first choice are batches of batch_size
- * samples. osh_plan_memory may choose another size. */
+/* Plans batches, passes and memory of a traversal. At first, batches have batch_size samples.
+ * osh_plan_memory may choose another size. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
@@ -85,8 +86,8 @@ done:
     return rc;
 }
 
-/* Initializes `v` with the data that all traversals share: the subgraphs, and the peak of reading
- * the inputs. */
+/* Initializes `v` with the data that all traversals share: the subgraphs, and the peak while inputs
+ * are read. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
     v->schedule = p->schedule;
@@ -99,8 +100,8 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
 }
 
 /* Copies the schedule and the budget of the traversal with the highest host peak to the plan. Then
- * sets the plan's peaks to the maximum over all traversals. Sets its read_bytes to the sum over all
- * traversals, because each of them reads the weights. */
+ * raises the plan's peaks to the largest of all traversals. Sets the plan's read_bytes to the sum
+ * over all traversals, because each of them reads the weights. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;
@@ -157,7 +158,7 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    // true if p->schedule shares its lists with one of p->traversals
+    // true if the lists of p->schedule belong to one of p->traversals
     bool shown = p->schedule.n_traversals;
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;

@@ -1,4 +1,4 @@
-/* launcher.c - recognizes launchers by the variables that they set for each process:
+/* launcher.c - recognizes launchers by the environment variables that they set for each process:
  *
  *   mpirun of Open MPI    OMPI_COMM_WORLD_SIZE
  *   mpiexec of MPICH      PMI_RANK, PMI_SIZE; also srun --mpi=pmi2

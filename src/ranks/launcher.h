@@ -1,15 +1,17 @@
-/* launcher.h - recognizes launchers of MPI by their environment. */
+/* launcher.h - recognizes launchers of MPI (mpirun, srun) by their environment variables. */
 #ifndef OSH_LAUNCHER_H
 #define OSH_LAUNCHER_H
 #include "base/base.h"
 
 typedef struct osh_launcher {
-    const char *name;   // "mpirun of Open MPI"; NULL: no launcher, or one process
-    int size; // number of processes that the launcher has started, according to the environment
-    const char *module; // file name of the module; NULL: no module serves this launcher
-    const char *library; // name of the MPI library
+    /* such as "mpirun of Open MPI"; NULL: there is no launcher, or it started one process */
+    const char *name;
+    int size; // number of processes that the launcher has started, according to its variables
+    /* file name of the module for the launcher's MPI; NULL: there is no such module */
+    const char *module;
+    const char *library; // name of the launcher's MPI library
 } osh_launcher;
-/* Reads the environment. Fails if a variable of a launcher has an invalid number, or if srun has
- * started several tasks without MPI. */
+/* Fills *to from the environment variables. Fails if a variable of a launcher has an invalid
+ * number, or if srun has started several tasks without MPI. */
 osh_status osh_launcher_find(osh_ctx *cx, osh_launcher *to, osh_env_fn env);
 #endif

@@ -1,5 +1,5 @@
-/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks data
- * that must be equal on all ranks, and reports failures to rank 0. */
+/* ranks.c - opens the module for a launcher's MPI, and exchanges data with the other ranks. Also
+ * checks data that must be equal on all ranks, and reports failures to rank 0. */
 #include "ranks/ranks.h"
 
 #include <dlfcn.h>
@@ -15,8 +15,8 @@
 #include "ranks/launcher.h"
 #include "ranks/ranks_impl.h"
 
-/* Seconds that a failed rank waits for rank 0 to end the job; then the failed rank ends the job
- * itself. */
+/* Seconds that a failed rank waits until rank 0 ends the job. After that, the failed rank ends the
+ * job itself. */
 enum { PATIENCE_S = 8 };
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }
@@ -56,9 +56,9 @@ int osh_ranks_threads(const osh_ranks *r)
 
 /* ---- the start ---- */
 
-/* Opens the module. The module's libraries are never closed, because their threads and data remain.
- * RTLD_GLOBAL is needed, because the plugins of Open MPI look for functions of Open MPI among all
- * libraries. */
+/* Opens the module of the launcher l. The module's libraries are never closed, because their
+ * threads and data remain. RTLD_GLOBAL is needed, because the plugins of Open MPI look for
+ * functions of Open MPI in all libraries. */
 static osh_status module_find(osh_ctx *cx, const osh_ranks_table **to, const osh_launcher *l)
 {
     osh_status rc = OSH_OK;
@@ -81,7 +81,7 @@ done:
     return rc;
 }
 
-/* Returns the checksum of the program's file; 0 if it cannot be read. */
+/* Returns the checksum of the program's file, or 0 if the file cannot be read. */
 static uint64_t program_sum(void)
 {
     static char part[1 << 16];
@@ -93,12 +93,12 @@ static uint64_t program_sum(void)
     return sum;
 }
 
-typedef struct self { // data about a rank that all ranks exchange
+typedef struct self { // data about one rank, which all ranks exchange
     osh_rank rank;
     cpu_set_t cores;
 } self;
 
-/* Exchanges the data of all ranks, and fills r->at. */
+/* Exchanges data about all ranks, and fills r->at with them. */
 static osh_status ranks_meet(osh_ctx *cx, osh_ranks *r)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,8 @@ osh_status osh_ranks_open(osh_ctx *cx, osh_ranks **out, osh_env_fn env)
     const osh_ranks_table *t = NULL;
     OSH_TRY(module_find(cx, &t, &l));
     OSH_NEW(cx, r, 1);
-    r->t = t, *out = r; // also set after a failure, because the caller must end the other ranks
+    /* *out is set even after a failure, because the caller must then end the other ranks */
+    r->t = t, *out = r;
     OSH_TRY(osh_ranks_check(cx, r, t->open(&r->facts)));
     osh_ranks_phase(r, "the start", NULL);
     if (r->facts.size != l.size)
@@ -191,8 +192,9 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
                  r->facts.size, r->facts.node, r->phase);
 }
 
-/* Lists in *to only guards that run now. If each rank has its own container, osh_process_runs is
- * false for the guards of other ranks, so this rank's guard does not watch them. */
+/* Lists only guards that run now in *to. If each rank has its own container, this process does not
+ * see the guards of other ranks. Then osh_process_runs is false for them, and the guard of this
+ * rank does not watch them. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
     int n = 0;
@@ -249,7 +251,8 @@ done:
     return rc;
 }
 
-/* Fails with a message about the first line that differs. theirs: text of rank 0. */
+/* Fails with a message that has the first line in which the texts differ. theirs: text of rank
+ * 0. */
 static osh_status texts_differ(osh_ctx *cx, const char *what, const char *mine, const char *theirs)
 {
     while (*mine && *mine == *theirs && strchr(mine, '\n') && strchr(theirs, '\n')) {
@@ -274,7 +277,7 @@ osh_status osh_ranks_agree(osh_ctx *cx, osh_ranks *r, const char *what, const ch
     if (!r->facts.rank) memcpy(theirs, text, n);
     OSH_TRY(osh_ranks_broadcast(cx, r, theirs, n, 0));
     if (strcmp(theirs, text)) OSH_TRY(texts_differ(cx, what, text, theirs));
-    /* Rank 0 receives failures of other ranks while it waits. */
+    /* While rank 0 waits, it receives the failures of other ranks. */
     OSH_TRY(osh_ranks_gather(cx, r, all, &ok, 1));
 done:
     osh_free(cx, theirs);

@@ -1,17 +1,17 @@
-/* transfer.c - moves bytes between ranks. A waiting function repeatedly asks MPI whether the
- * transfer is complete: often at first, and later with a sleep between two questions. Thus a rank
- * that waits for long leaves its processor to other ranks. */
+/* transfer.c - moves bytes between ranks. A function that waits asks MPI again and again whether
+ * its transfer is complete: often at first, and later with a sleep between two questions. So a rank
+ * that waits for a long time leaves its processor to other ranks. */
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
 #include "ranks/ranks_impl.h"
 
-/* SPINS: questions without sleep; LONGEST_NS: longest sleep. */
+/* SPINS: number of questions to MPI without a sleep. LONGEST_NS: longest sleep in nanoseconds. */
 enum { SPINS = 64, LONGEST_NS = 1000000 };
 
-/* Sleeps before question number *n (from 0) and adds 1 to *n. The first SPINS questions have no
- * sleep. */
+/* Sleeps before question number *n to MPI (from 0), and adds 1 to *n. There is no sleep before the
+ * first SPINS questions. */
 static void wait_a_little(int *n)
 {
     if (++*n < SPINS) {
@@ -46,14 +46,14 @@ done:
     return rc;
 }
 
-/* Waits for a transfer that was started with the result `code`. */
+/* Waits for a transfer. code: result of the call that began it. */
 static osh_status transfer_finish(osh_ctx *cx, osh_ranks *r, int code, void *request)
 {
     osh_status rc = osh_ranks_check(cx, r, code);
     return rc ? rc : osh_ranks_wait(cx, r, &request);
 }
 
-/* Returns the bytes of the part of a transfer that begins at byte `at`. */
+/* Returns the number of bytes of that part of a transfer of n bytes which begins at byte `at`. */
 static size_t part_bytes(size_t n, size_t at)
 {
     return n - at < OSH_RANKS_PART ? n - at : OSH_RANKS_PART;
@@ -165,7 +165,8 @@ osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n)
     osh_post *added = p;
     if (r->last) r->last->next = p;
     else r->first = p;
-    r->last = p, p = NULL; // the list owns p, also after a failure, because MPI may use its memory
+    /* MPI may use the memory of p even after a failure, so the list owns p from here on */
+    r->last = p, p = NULL;
     if (code) added->n_requests--;
     OSH_TRY(osh_ranks_check(cx, r, code));
 done:
@@ -174,7 +175,7 @@ done:
     return rc;
 }
 
-/* Sets *all to true if the message has been sent. */
+/* Sets *all to true if the message p is sent completely. */
 static osh_status post_test(osh_ctx *cx, const osh_ranks *r, const osh_post *p, bool *all)
 {
     osh_status rc = OSH_OK;
@@ -220,7 +221,7 @@ done:
     return rc;
 }
 
-/* Receives a posted message, or the next part of it. */
+/* Receives the length of a posted message, or a part of its bytes. */
 static osh_status message_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from)
 {
     void *request = NULL;

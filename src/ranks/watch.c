@@ -1,4 +1,4 @@
-/* watch.c - finds processes in /proc, and waits for the readers of pipes. */
+/* watch.c - looks processes up in /proc, and waits for the readers of pipes. */
 #include "ranks/watch.h"
 
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STATE = 3, START = 22 }; // fields of /proc/PID/stat, from 1 (proc(5))
+enum { STATE = 3, START = 22 }; // numbers of fields in /proc/PID/stat, counted from 1 (proc(5))
 
-/* Returns the start time of a process, or 0 if the process has ended. */
+/* Returns the start time of the process `pid`, or 0 if it has ended. */
 static uint64_t process_start(pid_t pid)
 {
     char path[64], text[1024], *at, *next = NULL, state = 0;
@@ -22,7 +22,7 @@ static uint64_t process_start(pid_t pid)
     if (fd >= 0) close(fd);
     if (n <= 0) return 0;
     text[n] = 0;
-    /* The name of the program, before the last ')', may have spaces. */
+    /* The program's name in the text may have spaces. It ends at the last ')'. */
     if (!(at = strrchr(text, ')'))) return 0;
     for (int field = STATE; field <= START && (at = strchr(at, ' ')); field++, at++) {
         if (field == STATE) state = at[1];
@@ -50,7 +50,6 @@ void osh_watch_drain(void)
         for (int left = 0, n = 0; n < 500 && !ioctl(fd, FIONREAD, &left) && left; n++)
             nanosleep(&step, NULL);
     }
-    /* Gives the reader time to pass the text on before the reader notices the end of the
-     * process. */
+    /* A reader needs time to pass the text on, before it notices that this process has ended. */
     if (any) nanosleep(&last, NULL);
 }

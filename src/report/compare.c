@@ -28,7 +28,7 @@ typedef struct table { // a table with a row for each panel (osh_panel, the resu
     const osh_panel *of;
     int n;
     const osh_panel *scored; // first panel with scores; NULL: there is none
-    bool shown[N_CELLS];     // columns with a value
+    bool shown[N_CELLS];     // [column]: true if at least one row has a value in the column
 } table;
 
 static table table_make(const osh_panel *of, int n)

@@ -9,8 +9,8 @@
 #include "io/container.h"
 #include "text/json.h"
 
-typedef struct module_losses { // sums over the modules with a known loss and a known loss of
-                               // rounding to nearest
+/* Sums over the modules whose loss, and whose loss after rounding to nearest, are known. */
+typedef struct module_losses {
     double lost, nearest;
 } module_losses;
 

@@ -11,7 +11,7 @@ typedef struct osh_labels {
     int n;
 } osh_labels;
 
-double osh_label_width(const char *text); // returns an upper bound of the width
+double osh_label_width(const char *text); // returns an upper bound for the width of the text
 /* Draws the text with its baseline at y. Draws nothing and returns false if the text would touch an
  * earlier text or leave the chart. */
 bool osh_label_put(osh_labels *l, double x, double y, osh_anchor anchor, const char *text);

@@ -39,11 +39,11 @@ void osh_page_name(osh_page *pg, const char *name);
 void osh_page_command(osh_page *pg, const char *command); // appends a command that can be copied
 void osh_page_percent(osh_page *pg, double share);        // appends a share such as "42.3 %"
 void osh_bytes_text(char to[32], double n);    // writes "1.2 MB"
-void osh_seconds_text(char to[32], double s);  // writes "3 min 05 s"
-void osh_page_bytes(osh_page *pg, double n);   // appends bytes such as "1.2 MB"
-/* Appends a table cell; the cell is empty if n < 0. */
+void osh_seconds_text(char to[32], double s);  // writes a duration such as "3 min 05 s"
+void osh_page_bytes(osh_page *pg, double n);   // appends a number of bytes such as "1.2 MB"
+/* Appends a table cell with a number of bytes. The cell is empty if the number is negative. */
 void osh_page_bytes_cell(osh_page *pg, int64_t n);
-void osh_page_seconds(osh_page *pg, double s); // appends a time such as "3 min 05 s"
+void osh_page_seconds(osh_page *pg, double s); // appends a duration such as "3 min 05 s"
 /* Returns the name of the CSS variable with the colour of a phase. */
 const char *osh_page_colour(const char *phase);
 

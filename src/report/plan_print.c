@@ -31,7 +31,8 @@ int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
     const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
-        /* A node of the original model shares the weights of the node after it. */
+        /* A node of the original model shares the weights of the node after it, so its weights are
+         * not counted. */
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;

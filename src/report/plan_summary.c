@@ -28,8 +28,8 @@
 
 enum { SUMMARY_LINES = 12, DENSE_KINDS = 2, SCHEME_ROWS = 2 };
 
-/* The order of each row: if there are too many rows, those of the highest order are left out
- * first. */
+/* Kinds of rows, most important first. If there are too many rows, the rows of the last kinds are
+ * left out first. */
 enum {
     ROW_ALWAYS,
     ROW_WARNING,

@@ -199,7 +199,7 @@ static void draw_stages(osh_page *pg, const osh_profile_data *d, axes *a)
         const osh_profile_row *row = &d->rows[r];
         double from = d->points[i].seconds, x = axes_x(a, from);
         double to = k < d->n_points ? d->points[k].seconds : d->seconds;
-        /* a narrower stage would be invisible */
+        /* a stage narrower than LEAST_W would be invisible */
         if (axes_x(a, to) - drawn >= LEAST_W)
             draw_stage(pg, a, row, from, to), drawn = axes_x(a, to);
         if (!row->of || (of && !strcmp(of, row->of))) continue;

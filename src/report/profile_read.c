@@ -179,7 +179,7 @@ static osh_status profile_read_record(reader *r, const osh_yaml *item)
         OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs falls to %.3f from %.3f", r->path,
                  item->line, t, d->seconds);
     stages_see(r, high > now ? high : now, live);
-    // row of the innermost stage; the time until this record belongs to that stage
+    // row of the innermost open stage, which gets the time since the previous record
     int row = r->n_open ? r->open[r->n_open - 1].row : -1;
     if (d->n_points) {
         osh_profile_point *before = &d->points[d->n_points - 1];

@@ -124,7 +124,7 @@ static osh_status put_matter(osh_ctx *cx, osh_buf *b, const osh_plan *p, const c
     osh_yaml *matter = NULL; // own
     OSH_TRY(source_matter(cx, &matter, p->in.ck));
     OSH_TRY(osh_buf_printf(cx, b, "---\n"));
-    if (base) /* every name of the Hub is a valid plain string of YAML */
+    if (base) /* a name of the Hub needs no quotes in YAML */
         OSH_TRY(osh_buf_printf(cx, b, "base_model: %s\nbase_model_relation: quantized\n", base));
     for (size_t i = 0; i < sizeof carried / sizeof *carried; i++)
         OSH_TRY(put_carried(cx, b, matter, carried[i]));

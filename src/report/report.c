@@ -96,7 +96,7 @@ done:
     return rc;
 }
 
-/* Appends the flags that set this option. */
+/* Appends the flags of the command line that set the option. */
 static osh_status command_put_flag(osh_ctx *cx, osh_buf *b, const cJSON *o)
 {
     osh_status rc = OSH_OK;
@@ -199,7 +199,7 @@ static bool report_add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
         ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        char triple[80]; // one point of the curve, printed on one line
+        char triple[80]; // one point of the memory curve as JSON
         const osh_profile_point *x = &r->d.points[i];
         snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes,
                  (long long)x->live);
@@ -413,7 +413,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
                         .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
-    if (rc) osh_error_clear(cx); // some systems do not allow to read the counters
+    if (rc) osh_error_clear(cx); // some systems do not let a process read its counters
     else {
         out->storage_read = number_after(io, "\nread_bytes: ");
         out->storage_written = number_after(io, "\nwrite_bytes: ");

@@ -85,7 +85,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
     const osh_router_tokens *x = &r->coverage->routers[i];
     const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
-    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // `o` is own; `tokens` is a view
+    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // o: own; tokens: view, a member of o
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
               osh_report_number(o, "tokens", (double)x->n_tokens) &&
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
@@ -97,7 +97,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
 static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_report_lists *l = user;
-    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // `o` is own; `t` and `f` are views
+    cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // o: own; t, f: views, members of o
     bool ok = o && osh_report_string(o, "name", l->r->run->plan->schedule.parts->parts[i].name) &&
               (t = cJSON_AddObjectToObject(o, "seconds")) &&
               (f = cJSON_AddObjectToObject(o, "gflop"));
@@ -116,7 +116,7 @@ static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
     osh_status rc = OSH_OK;
     const osh_report *r = l->r;
     const osh_plan *p = r->run->plan;
-    osh_map *names = NULL; // own: names of subgraphs
+    osh_map *names = NULL; // own: maps the name of a subgraph to its index
     int64_t s;
     OSH_NEW(cx, l->row_of, n);
     OSH_NEW(cx, l->worst, n);

@@ -10,8 +10,8 @@ enum { OSH_REPORT_LISTS = 5 }; // number of arrays, with an empty element that e
 typedef struct osh_report_lists {
     osh_json_list lists[OSH_REPORT_LISTS];
     const osh_report *r; // view
-    int *row_of;         // own [subgraphs]: first row of the profile; -1: none
-    int *next_row;       // own [rows]: next row of the same subgraph; -1: none
+    int *row_of; // own [subgraphs]: index of the subgraph's first row in the profile; -1: none
+    int *next_row;       // own [rows]: index of the next row of the same subgraph; -1: none
     double *worst;       // own [subgraphs]: the largest error of a Linear; -1: none
 } osh_report_lists;
 
@@ -19,7 +19,8 @@ osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_rep
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
 /* The functions below return false if an allocation fails. */
-bool osh_report_number(cJSON *o, const char *key, double v); // writes null if v is not finite
+/* Writes null if the number is not finite. */
+bool osh_report_number(cJSON *o, const char *key, double v);
 bool osh_report_seconds(cJSON *o, const char *key, double s);
 bool osh_report_string(cJSON *o, const char *key, const char *s);
 #endif

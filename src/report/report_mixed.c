@@ -95,7 +95,8 @@ static void mixed_draw(osh_page *pg, const osh_mixed *m)
     osh_labels labels = {.pg = pg};
     char text[32];
     osh_label_put(&labels, 0, 12, OSH_AT_START, "loss");
-    for (int i = 0; i < 2 && s.y0 <= s.y1; i++) { // the second text is dropped if both are equal
+    /* If both ends of the loss axis are equal, osh_label_put drops the second text. */
+    for (int i = 0; i < 2 && s.y0 <= s.y1; i++) {
         double loss = pow(10, i ? s.y1 : s.y0);
         snprintf(text, sizeof text, "%.2g", loss);
         osh_label_put(&labels, OSH_CHART_LEFT - 6, scale_y(&s, loss) + 4, OSH_AT_END, text);

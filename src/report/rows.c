@@ -17,9 +17,9 @@ static int word_fit(const char *word, int room)
     return room;
 }
 
-/* Wraps the text between words and appends at most `lines` lines to b (NULL: appends nothing).
- * Appends "..." if words remain. If a word is longer than a line, "..." replaces its end. Returns
- * the number of lines in *used. */
+/* Wraps the text between words and appends at most `lines` lines to b. If b is NULL, only counts
+ * lines. Appends "..." if words remain. If a word is longer than a line, "..." replaces its end.
+ * Sets *used to the number of lines. */
 static osh_status row_put_wrapped(osh_ctx *cx, osh_buf *b, int *used, const char *text, int lines)
 {
     osh_status rc = OSH_OK;
@@ -97,7 +97,8 @@ done:
     return rc;
 }
 
-/* Returns the last row of the highest order that has lines, or -1 if all such rows have order 0. */
+/* Returns the row to leave out next: of the rows that have lines, the last one of the highest
+ * order. Returns -1 if all rows with lines have order 0. */
 static int rows_last(const osh_rows *r, const int *lines)
 {
     int last = -1;
@@ -108,7 +109,8 @@ static int rows_last(const osh_rows *r, const int *lines)
     return last;
 }
 
-/* Returns the first row of the lowest order that needs a second line, or -1 if there is none. */
+/* Returns the row that gets the next free line: of the rows that need a second line, the first one
+ * of the lowest order. Returns -1 if there is none. */
 static int rows_next(const osh_rows *r, const int *lines, const int *wants)
 {
     int next = -1;

@@ -10,7 +10,8 @@
 
 typedef struct osh_verdict { // results of an evaluation
     /* kl: mean KL divergence of the output's predictions from the source's, in nats per token.
-     * agreement: fraction of tokens for which both have the same most likely prediction. */
+     * agreement: fraction of tokens for which output and source have the same most likely
+     * prediction. */
     double kl, agreement;
     double before, after;    // perplexity of the source and of the output
     int64_t n_tokens;        // number of scored tokens

@@ -1,4 +1,5 @@
-/* experts.c - removes experts from the checkpoint's tensors, the routers and config.json. */
+/* experts.c - removes experts from a model: from the tensors of the checkpoint, from the routers
+ * and from config.json. */
 #include "rewrite/experts.h"
 
 #include <ctype.h>
@@ -10,16 +11,17 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-/* State of a virtual tensor (computed when it is read). The tensor has those rows of a router's
- * tensor that belong to kept experts. */
+/* State of a virtual tensor, which is computed when it is read. It has those rows of a router's
+ * weight or bias that belong to kept experts. */
 typedef struct osh_kept_rows {
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
 } osh_kept_rows;
-enum { ROUTER_TENSORS = 4 }; // upper bound of the number of tensors of a router (weight, bias)
+/* upper bound of the number of tensors that a router has (weight, bias) */
+enum { ROUTER_TENSORS = 4 };
 
-/* Returns the name of the modifier that removes experts, for messages. */
+/* Returns the name of the modifier that removes experts. The name is used in messages. */
 static const char *experts_modifier_name(const osh_rewrites *p)
 {
     size_t m = 0;
@@ -122,7 +124,8 @@ static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_en
     const osh_kept_rows *r = user;
     size_t element = osh_dtype_bytes(e->dtype),
            each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
-    if (e->ndim < 2) first = 0, n = e->shape[0]; // each element of a bias counts as a row
+    /* a bias has one element for each expert, so each element is a row */
+    if (e->ndim < 2) first = 0, n = e->shape[0];
     for (int64_t i = 0; i < n; i++)
         OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
                                          (int64_t)each * r->kept[first + i], each));
@@ -132,14 +135,14 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    /* For each tensor, index of the tensor that replaces it (argument `by` of
-     * osh_checkpoint_hide). */
+    /* by[i]: index of the tensor that replaces tensor i (argument `by` of osh_checkpoint_hide). */
     int64_t *by; // own [tensors of the source, then added tensors]
     int64_t n;   // number of tensors of the source
     int n_rows;
 } renaming;
 
-/* Replaces a tensor of a router by a virtual tensor that has only the rows of the kept experts. */
+/* Replaces a tensor of the layer's router by a virtual tensor that has only the rows of the kept
+ * experts. */
 static osh_status router_cut(osh_ctx *cx, renaming *r, const osh_expert_layer *l, int64_t tensor)
 {
     osh_status rc = OSH_OK;
@@ -161,8 +164,9 @@ done:
     return rc;
 }
 
-/* Gives a tensor of an expert the name with the expert's new number. If the expert is removed,
- * hides the tensor. rest: the part of the name after ".experts.", such as "7.gate_proj.weight". */
+/* Renames a tensor of an expert, because kept experts get new numbers. If the expert is removed,
+ * hides the tensor. rest: the part of the tensor's name after ".experts.", such as
+ * "7.gate_proj.weight". */
 static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_layer *l,
                                   int64_t tensor, const char *rest)
 {
@@ -171,7 +175,7 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    // without a number in its name, the tensor has the weights of all experts
+    // a tensor without a number in its name has the weights of all experts
     if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done;
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
@@ -252,7 +256,8 @@ const char *osh_experts_file(const osh_rewrites *p)
     return a ? a->report_path : NULL;
 }
 
-/* Fails if a side file of the source has the name of the file that lists the kept experts. */
+/* Fails if a file of the source, which would be copied, has the name of the output file that lists
+ * the kept experts. */
 static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const osh_reap *a)
 {
     osh_status rc = OSH_OK;
@@ -305,7 +310,7 @@ osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p)
     OSH_NEW(cx, *out, n);
     for (int i = 0; i < n; i++) (*out)[i] = -1;
     for (int i = 0; i < p->experts->n; i++) {
-        const char *at = p->experts->layers[i].name; // a name such as "model.layers.3.mlp"
+        const char *at = p->experts->layers[i].name; // name: such as "model.layers.3.mlp"
         while (*at && !(at[0] == '.' && at[1] >= '0' && at[1] <= '9')) at++;
         int64_t layer = *at ? strtoll(at + 1, NULL, 10) : n;
         if (layer < n) (*out)[layer] = p->experts->n_kept;

@@ -1,16 +1,16 @@
-/* experts.h - removes the experts that a recipe names. The view of the checkpoint is changed before
- * the other parts of the plan are made. The kept experts get new numbers. The router has only the
- * rows of the kept experts, and config.json has their number. The run, a quantizer of the same
- * recipe and `oneshot verify` read the changed checkpoint. */
+/* experts.h - removes the experts that a recipe names. This changes the view of the checkpoint,
+ * before the other parts of the plan are made. The kept experts get new numbers. The router then
+ * has only the rows of the kept experts, and config.json has their number. The run, a later
+ * modifier of the recipe that quantizes, and `oneshot verify` all read the changed checkpoint. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
 
 typedef struct osh_expert_layer {
-    char *name;        // own: such as "model.layers.0.mlp"
-    char *router;      // own: such as "model.layers.0.mlp.gate"
-    /* Indices of two graph values: output of the router, and weights of the experts for each
-     * token. */
+    char *name;        // own: name of the module with the experts, such as "model.layers.0.mlp"
+    char *router;      // own: name of the router, such as "model.layers.0.mlp.gate"
+    /* Indices of two graph values. logits: output of the router. route: weights of the experts for
+     * each token. */
     int logits, route;
     int *kept;         // own [n_kept]: old numbers of the kept experts, ascending
 } osh_expert_layer;
@@ -20,30 +20,29 @@ struct osh_experts {
     /* n: number of layers with experts.
      * n_all, n_kept: number of experts of each layer before and after the removal. */
     int n, n_all, n_kept;
-    /* True if `kept` is final. If false, `kept` has the first n_kept experts, so that sizes are
-     * right. */
+    /* True if the kept experts are chosen. If false, `kept` lists the first n_kept experts, which
+     * is enough to compute sizes. */
     bool known;
-    const char **dropped; // own [n_dropped]: names of the removed tensors; each is a view
+    const char **dropped; // own [n_dropped]: names of the removed tensors; the strings are views
     int n_dropped;
-    /* Rows of the source that each virtual tensor of a router has. A virtual tensor is computed
-     * when it is read. */
+    /* For each virtual tensor of a router (computed when it is read): the rows of the source that
+     * the tensor has. */
     struct osh_kept_rows *rows; // own
 };
-/* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph,
- * and may replace the graph. Removes no experts if opt->measure is true. */
+/* Removes the experts that the recipe names from the checkpoint of `in`. Needs in->recipe and
+ * in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to the number of kept experts of each decoder layer, or -1 if the layer keeps all
- * experts. Sets *out to NULL if the recipe removes no experts. */
+/* Sets *out (own) to a list with the number of experts that each decoder layer keeps; -1 if the
+ * layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
-/* Prints a map from layers to lists of kept experts to *out (own). The text is valid YAML and valid
- * JSON. */
+/* Prints a map from layers to lists of kept experts. *out (own): the text, which is valid YAML and
+ * valid JSON. */
 osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
 /* Returns the name (view) of the output file that lists the kept experts, or NULL if there is
  * none. */
 const char *osh_experts_file(const osh_rewrites *p);
-/* True if the tensor is a virtual tensor of a router (a router without the rows of removed
- * experts). */
+/* True if the tensor is a virtual tensor of a router, without the rows of removed experts. */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {
     return p->experts && p->in->ck->tensors[tensor].shard < 0;

@@ -1,5 +1,5 @@
-/* fold_rules.c - describes how a fold changes weights, and which statistics its factors come
- * from. */
+/* fold_rules.c - describes how a fold changes weights, and from which statistics its factors are
+ * computed. */
 #include "match/lookup.h"
 #include "rewrite/folds.h"
 
@@ -58,7 +58,8 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p->match, f->takes[k]); // at most one Linear uses the weight
+        /* no weight of a fold is used by more than one Linear */
+        int i = osh_first_user(p->match, f->takes[k]);
         const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
         b[k] = (osh_balance){.name = l ? l->name : w->name,
                              .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,

@@ -1,22 +1,23 @@
-/* folds.c - finds the folds of a recipe. (fold_rules.c registers the factors.) A mapping of the
- * recipe names a smooth layer and balance layers. The weights of the smooth layer are divided by
- * factors. The weights of the balance layers are multiplied by them. If the recipe has no mappings,
- * they are inferred from the graph. */
+/* folds.c - finds the folds of a recipe. A mapping of the recipe names a smooth layer and balance
+ * layers. The weights of the smooth layer are divided by factors, and the weights of the balance
+ * layers are multiplied by the same factors. If the recipe has no mappings, this file infers them
+ * from the graph. (fold_rules.c registers the factors.) */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 
 #include <string.h>
 
-typedef struct found { // a mapping, applied to one smooth layer
+typedef struct found { // a mapping for one smooth layer
     const osh_modifier *m;
     /* modifier: index of the modifier in the recipe.
-     * smooth: index of the smooth layer's module in the graph. */
+     * smooth: index in the graph of the smooth layer's module. */
     int modifier, smooth;
-    int *takes, n_takes;   // own: modules of the balance layers
-    /* The lists below are made once, for all mappings. */
-    osh_span *inside; // own [modules]: a span of modules that has all modules inside of the module
-    int *n_users;          // own [source tensors]: number of nodes that have the tensor as a weight
-    bool *hits;            // own [modules]: true for modules that match a target of the mapping
+    int *takes, n_takes;   // own [n_takes]: modules of the balance layers
+    /* The lists below are made once and serve all mappings. */
+    /* own [modules]: for each module, a span of indices that contains all modules inside of it */
+    osh_span *inside;
+    int *n_users;          // own [source tensors]: number of nodes whose weight is the tensor
+    bool *hits;            // own [modules]: true if the module matches a target of the mapping
 } found;
 
 static const osh_node *fold_node(const osh_rewrites *p, int module)
@@ -24,8 +25,8 @@ static const osh_node *fold_node(const osh_rewrites *p, int module)
     return &p->in->graph->nodes[p->in->graph->modules[module].node];
 }
 
-/* True if the node is the op of its module. A node that only reads a parameter of a module is not.
- * It cannot be a balance layer, because balance layers are modules. */
+/* True if the node is the op of its module. Other nodes only read a parameter of the module. They
+ * cannot be balance layers, because balance layers are modules. */
 static bool is_op_of_module(const osh_graph *g, const osh_node *n)
 {
     return g->modules[n->module].node == n - g->nodes;
@@ -63,7 +64,8 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found 
                     p->in->graph->modules[n->module].name, n->op->name);
 }
 
-/* True if the node reads the elements of the value. (The op `zeros` reads only the shape.) */
+/* True if the node reads the elements of the value. The op `zeros` does not: it reads only the
+ * shape. */
 static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
@@ -71,8 +73,8 @@ static bool node_reads(const osh_node *n, int value)
     return any && !osh_node_is(n, OSH_OP_ZEROS);
 }
 
-/* True if the node passes factors on: if channels of its input `value` are multiplied by factors,
- * channels of its output are multiplied by them, too. */
+/* True if the node passes factors on. Then, if channels of its input `value` are multiplied by
+ * factors, the channels of its output are multiplied by the same factors. */
 static bool passes_on(const osh_node *n, int value)
 {
     if (!n->op->passes_factors) return false;
@@ -81,8 +83,9 @@ static bool passes_on(const osh_node *n, int value)
     return true;
 }
 
-/* Checks that every node that reads the value is a balance layer, or passes the factors on to its
- * output (passes_on). Sets reached[k] to true if the balance layer f->takes[k] reads the value. */
+/* Checks that every node that reads the value is a balance layer, or passes factors on to its
+ * output (passes_on). In the second case, checks this output, too. Sets reached[k] to true if the
+ * balance layer f->takes[k] gets the factors. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -104,8 +107,8 @@ done:
     return rc;
 }
 
-/* Fails if several nodes use the weight, as for a tied embedding. A fold would change the weight
- * for all of them. */
+/* Fails if several nodes use the weight, as with a tied embedding. A fold would change the weight
+ * for all these nodes. */
 static osh_status fold_check_alone(osh_ctx *cx, const osh_rewrites *p, const found *f, int weight)
 {
     osh_status rc = OSH_OK;
@@ -124,7 +127,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     const osh_node *s = fold_node(p, f->smooth);
-    bool *reached = NULL; // own [n_takes]: true for balance layers that read the value
+    bool *reached = NULL; // own [n_takes]: true for balance layers that get the factors
     const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
@@ -148,7 +151,7 @@ done:
 
 /* ---- adding a fold ---- */
 
-/* Returns the scheme of a Linear of the graph, or NULL if the Linear stays dense. */
+/* Returns the scheme of the Linear at node `node`, or NULL if the Linear stays dense. */
 static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p->match, node, 1);
@@ -157,8 +160,8 @@ static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
                : NULL;
 }
 
-/* Fails if an earlier modifier of the recipe quantizes a weight of the fold. Factors cannot be
- * folded into codes. */
+/* Fails if an earlier modifier of the recipe quantizes a weight of the fold, because factors cannot
+ * be folded into codes. */
 static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -191,7 +194,7 @@ done:
     return rc;
 }
 
-/* Makes sure that the smooth layer and all balance layers of the fold are in one subgraph. */
+/* Makes sure that the smooth layer and all its balance layers get into one subgraph. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -199,9 +202,9 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* For a fold whose factors come from a search: observes the input of the balance layers instead of
- * the output of the smooth layer. Fails if the balance layers have different inputs, or if the
- * search does not support the scheme of a balance layer. */
+/* Prepares a fold whose factors come from a search. Such a search needs the input of the balance
+ * layers and not the output of the smooth layer, so o->value becomes this input. Fails if the
+ * balance layers have different inputs, or if the search does not support one of their schemes. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
@@ -251,8 +254,8 @@ done:
     return rc;
 }
 
-/* Sets *all to true if the modifier's ignore list matches all layers of the mapping. As in LLM
- * Compressor, only such a mapping is skipped. */
+/* Sets *all to true if the modifier's ignore list matches all layers of the mapping. If so, the
+ * mapping is skipped, as in LLM Compressor. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -267,9 +270,9 @@ done:
     return rc;
 }
 
-/* True if AWQ skips the mapping, as in LLM Compressor. It does if no balance layer is quantized. It
- * also does if the input of a balance layer and the output of the smooth layer have different
- * widths, because several query heads share one head of values. */
+/* True if AWQ skips the mapping, as in LLM Compressor. One reason is that no balance layer is
+ * quantized. The other is that several query heads share a head of values: the smooth layer's
+ * output and a balance layer's input then have different widths. */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -301,15 +304,16 @@ done:
     return rc;
 }
 
-/* ---- mappings of the recipe ---- */
+/* ---- mappings that the recipe gives ---- */
 
-typedef struct balance { // for each balance layer of a mapping, a matcher of names
+typedef struct balance { // matchers of names, one for each balance layer of a mapping
     osh_matcher **of; // own
     size_t n;
 } balance;
 
 /* Sets f->hits to true for the modules inside of module `scope` that match a balance layer of the
- * mapping. scope -1: all modules. Sets *all to true if each balance layer matches a module. */
+ * mapping. If scope is -1, searches all modules. Sets *all to true if each balance layer matches a
+ * module. */
 static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
                                const balance *b, int scope)
 {
@@ -332,9 +336,9 @@ done:
     return rc;
 }
 
-/* Finds the balance layers of smooth layer f->smooth. Searches the smallest module that contains
- * the smooth layer and at least one match for each balance layer. Fails if this module contains
- * another smooth layer. */
+/* Finds the balance layers of the smooth layer f->smooth. Searches the smallest module that
+ * contains the smooth layer and at least one match for each balance layer. Fails if this module
+ * also contains another smooth layer. */
 static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
 {
@@ -400,7 +404,7 @@ done:
     return rc;
 }
 
-/* ---- mappings inferred from the graph ---- */
+/* ---- mappings that are inferred from the graph ---- */
 
 static const char *fold_leaf(const char *name)
 {
@@ -426,8 +430,8 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* Returns true if only Linears that are no routers read the module's output. Sets f->takes to these
- * Linears. */
+/* Returns true if all readers of the module's output are Linears, and none is a router. Sets
+ * f->takes to these Linears. */
 static bool only_linears(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -445,9 +449,9 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     return f->n_takes > 0;
 }
 
-/* Returns true if the module is a Linear of a decoder layer whose output goes to exactly one other
- * Linear. Between the two Linears, only nodes that pass factors on are allowed. Sets f->takes to
- * the other Linear. */
+/* Returns true if the module is a Linear of a decoder layer, and its output goes to exactly one
+ * other Linear. The nodes between both Linears must pass factors on. Sets f->takes to the other
+ * Linear. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -475,10 +479,10 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
     }
 }
 
-/* Infers mappings. A norm is a smooth layer if only Linears read its output, and if this is true in
- * every layer that has a norm with this name. Norms before experts are not used, because one factor
- * for all experts does more harm than good. (LLM Compressor does not use them, either.) Then norms
- * with the same name before dense MLPs of other layers are not used, either. */
+/* Infers mappings. A norm is a smooth layer if only Linears read its output. This must be true for
+ * all norms with the same last part of the name, in all layers. So a norm before experts, whose
+ * output a router reads, is not used in any layer. LLM Compressor does the same: one factor for all
+ * experts does more harm than good. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;
@@ -506,7 +510,7 @@ done:
     return rc;
 }
 
-/* Makes the lists that all mappings share. */
+/* Makes the lists that serve all mappings. */
 static osh_status folds_make_lists(osh_ctx *cx, found *f, const osh_rewrites *p)
 {
     osh_status rc = OSH_OK;

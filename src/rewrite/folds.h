@@ -1,7 +1,7 @@
 /* folds.h - finds the folds of transforms. (A transform is a modifier that changes weights before
- * they are quantized.) A fold divides the weights of a layer, the smooth layer, by factors. It
- * multiplies the weights of the Linears that read the layer's output, the balance layers, by the
- * same factors.
+ * they are quantized.) A fold divides the weights of a layer, the smooth layer, by factors. The
+ * Linears that read the output of this layer are the balance layers. The fold multiplies their
+ * weights by the same factors.
  *
  *   input_layernorm ── a ──► q_proj, k_proj, v_proj   norm's weight / s, columns of the three * s
  *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
@@ -14,32 +14,33 @@
 #define OSH_FOLDS_H
 #include "rewrite/rewrites.h"
 
-/* Sets p->folds and p->folded. Needs recipe, graph and Linears. */
+/* Sets p->folds and p->folded. Needs the recipe, the graph and the list of Linears. */
 osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p);
 void osh_plan_folds_free(osh_ctx *cx, osh_rewrites *p);
-/* osh_fold_giving describes how the factors of a fold change the k-th weight that is divided by
- * them. osh_fold_taking describes how they change the k-th weight that is multiplied by them. */
+/* osh_fold_giving describes how a fold changes weight f->gives[k], which is divided by factors.
+ * osh_fold_taking describes how it changes weight f->takes[k], which is multiplied by factors. */
 osh_fold_rule osh_fold_giving(const osh_rewrites *p, const osh_fold *f, int k);
 osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k);
-/* Registers the factors f->s with the checkpoint. From then on, every read of a weight of the fold
- * returns the weight with the factors folded in. */
+/* Registers the factors f->s of fold number `fold` with the checkpoint. From then on, every read of
+ * a weight of the fold returns the weight with the factors folded in. */
 osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold);
-/* Factors may need a weight that is not in memory. It is then read in pieces of this size in
- * bytes. */
+/* Computing factors may need a weight that is not in memory. The weight is then read in pieces of
+ * this number of bytes. */
 enum { OSH_FOLD_PIECE = 1 << 20 };
-/* True if a search over the inputs of the balance layers finds the factors. f->value is then the
- * input of the balance layers, and not the output of the smooth layer. */
+/* True if a search finds the factors of the fold. The search reads the input of the balance layers,
+ * so f->value is then this input and not the output of the smooth layer. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
-/* Returns the number of points that the search tries, or 0 if there is no search. */
+/* Returns the number of points that the search for factors tries, or 0 if there is no search. */
 int osh_fold_search_points(const osh_rewrites *p, const osh_fold *f);
-typedef struct osh_fold_types { // types of the statistics from which a fold's factors are computed
+/* types of the statistics from which the factors of a fold are computed */
+typedef struct osh_fold_types {
     /* channels: a statistic of each channel.
-     * squares: the Hessian, which a search needs; NULL: no search. */
+     * squares: the Hessian, which a search needs; NULL: there is no search. */
     const osh_stat_type *channels, *squares;
 } osh_fold_types;
 osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f);
-/* Sets *out (own [f->n_takes]) to a description of each balance layer. Must be called after the
- * graph is cut into subgraphs. */
+/* Sets *out (own [f->n_takes]) to a description of each balance layer of the fold. Must be called
+ * after the graph is cut into subgraphs. */
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
                             const osh_fold *f);
 /* True if factors are folded into the source tensor, or if the tensor is rotated. */

@@ -1,6 +1,6 @@
 /* manifest.c - lists every output tensor, with its file and offset, before any tensor is written.
  * Also finds the fate of each source tensor (quantized, copied or changed). All tensors of a module
- * are in one shard. Inside of a shard, tensors have the order of the safetensors library. */
+ * are in one shard, in the order that the safetensors library uses. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +15,15 @@
 
 typedef struct builder {
     int64_t cap;
-    /* Index of the Linear whose tensors replace the source tensor; -1: no Linear replaces it.
-     * BESIDE: the source tensor is a learned bias, which is written together with its Linear. */
+    /* at_linear[i]: index of the Linear whose tensors replace source tensor i; -1: no Linear
+     * replaces it. BESIDE: the source tensor is a learned bias, which is written together with its
+     * Linear. */
     int64_t *at_linear; // own [source tensors]
 } builder;
 enum { BESIDE = -2 };
 
-/* Adds an output tensor with the dtype and shape of `like`. Takes ownership of `name`. */
+/* Adds an output tensor named `name` with the dtype and shape of `like`. Takes ownership of
+ * `name`. */
 static osh_status manifest_push(osh_ctx *cx, osh_manifest *p, const builder *b, char *name,
                                 const osh_entry *like, osh_out_tensor info)
 {
@@ -71,9 +73,9 @@ done:
     return rc;
 }
 
-/* True if the tensor of the Linear's weight has the Linear's own name. False for a tied head,
- * whose weight is the embedding table: the table stays in the output, and the head gets its own
- * tensors. */
+/* True if the source tensor of the Linear's weight has the Linear's own name. False for a tied
+ * head, whose weight is the embedding table. The table stays in the output, and the head gets
+ * tensors of its own. */
 static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
 {
     const char *name = p->in->ck->tensors[l->tensor].e->name;
@@ -81,8 +83,8 @@ static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
-/* Finds a tied head that has no tensor in the source. Sets *name to the name of the head, or to
- * NULL if there is no such head. Sets *tensor to the embedding table. */
+/* Finds a tied head that has no tensor in the source. Sets *name to its name, or to NULL if there
+ * is no such head. Sets *tensor to the index of the embedding table. */
 static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
 {
     osh_missing_head h;
@@ -96,8 +98,8 @@ static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
         *name = h.name;
 }
 
-/* If the embedding table is quantized and the tied head stays dense, adds the dense table as a
- * tensor of the head. */
+/* If the embedding table is quantized and the tied head stays dense, adds a dense copy of the table
+ * as the weight of the head. */
 static osh_status manifest_keep_head(osh_ctx *cx, osh_manifest *p, const builder *b)
 {
     osh_status rc = OSH_OK;
@@ -126,9 +128,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* Unties the head in the output's config if the output changes the head or the embedding table.
- * Only for a source that has a tensor for the head although its config ties it: a loader replaces
- * such a tensor by the embedding table. */
+/* Decides whether the output's config unties the head, for a source whose config ties the head
+ * although there is a tensor for it. Loaders replace such a tensor by the embedding table. So the
+ * config unties the head if the output changes the head or the table. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;
@@ -145,7 +147,7 @@ static void manifest_untie_stored(osh_manifest *p)
 }
 
 /* Sets b->cap to an upper bound of the number of output tensors: copies of source tensors, tensors
- * of Linears, and one tensor for an untied head. */
+ * of Linears, and one tensor of an untied head. */
 static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
@@ -182,7 +184,7 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_entry *e = p->in->ck->tensors[i].e;
-        // skips the dense form of a module whose codes are copied
+        // no dense copy of a module whose codes are copied
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
@@ -226,8 +228,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns output tensors to shards, in their order. A module that does not fit in the rest of a
- * shard begins the next shard. Returns the number of shards. */
+/* Assigns the output tensors to shards, in their order. If the tensors of a module do not fit in
+ * the rest of a shard, they begin the next shard. Returns the number of shards. */
 static int assign_shards(osh_manifest *p)
 {
     int shard = 0;
@@ -246,7 +248,7 @@ static int assign_shards(osh_manifest *p)
     return shard + 1;
 }
 
-/* Sorts the tensors of a shard, and makes the shard's header and name. */
+/* Sorts the tensors of shard s, and makes its header and its name. */
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
@@ -319,8 +321,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Skips tensors that the source does not have under this name: computed tensors, and the
-         * weight of an untied head. */
+        /* Skips output tensors that are no source tensor of the same name: computed tensors, and
+         * the weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);

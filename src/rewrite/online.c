@@ -1,4 +1,5 @@
-/* online.c - finds the rotations that act while the model runs, and inserts them into a graph. */
+/* online.c - finds the rotations that act while the model runs, and inserts nodes for them into a
+ * graph. */
 #include "rewrite/online.h"
 
 #include <stdlib.h>
@@ -16,8 +17,8 @@ typedef struct finding {
 } finding;
 
 /* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`, or -1 if
- * there is none. All modules of a group store equal matrices, so the first match is as good as any
- * other. */
+ * there is none. All modules of a group store equal matrices, so the first such tensor is
+ * returned. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -58,7 +59,7 @@ static osh_status matrix_find(osh_ctx *cx, const finding *f, int *index,
     osh_online *o = f->o;
     for (*index = 0; *index < o->n_matrices; ++*index) {
         const osh_online_matrix *m = &o->matrices[*index];
-        // queries and keys of a group use one matrix
+        // the queries and the keys of a group share a matrix
         if (m->group == like->group && m->n == like->n) goto done;
     }
     osh_online_matrix *grown =
@@ -71,14 +72,14 @@ done:
     return rc;
 }
 
-/* One position at which a group of transform_config acts: input, output, queries or keys. */
+/* One place where a group of transform_config acts: input, output, queries or keys of modules. */
 typedef struct placing {
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
 } placing;
 
-/* Adds a rotation of the node's input or output, if a target matches the module of the node. The
+/* Adds a rotation of an input or of the output of the node, if a target matches its module. The
  * node must be a Linear or an attention. */
 static osh_status placing_match_node(osh_ctx *cx, const finding *f, const placing *by, int node)
 {
@@ -168,8 +169,8 @@ done:
     return rc;
 }
 
-/* Returns the index of an earlier rotation of the same input value by the same matrix, or -1 if
- * there is none. */
+/* Returns the index of a rotation before rotation i that rotates the same input value by the same
+ * matrix. Returns -1 if there is none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];
@@ -196,8 +197,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
                              const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
-    osh_insertion *list = NULL; // own
-    // own [matrices]: index of the graph weight for each matrix; -1: none
+    /* own [matrices]: index of each matrix among the weights of the graph; -1: none */
+    osh_insertion *list = NULL;
     int *weights = NULL;
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
@@ -216,7 +217,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // passes ownership
     }
-    // after a failure, the attributes are freed below
+    // osh_graph_insert sets the attributes that it takes to NULL; the loop below frees the others
     rc = osh_graph_insert(cx, g, list, o->n_turns);
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);

@@ -1,5 +1,5 @@
-/* passthrough.c - finds values that need no observer of their own, because they use the range of
- * another value (passthrough.h). */
+/* passthrough.c - finds values that need no observer of their own, because they use the range of an
+ * earlier value (passthrough.h). */
 #include "rewrite/passthrough.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ done:
 }
 
 /* True if --calib-passthrough selects the op. If several items of the option name the op, the last
- * of them decides. */
+ * one decides. */
 static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
@@ -70,8 +70,8 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* If the source of the value of range k is in the subgraph, lets the Linear use the range of the
- * source. */
+/* Lets the Linear use the range of an earlier value for its k-th observed value, if this earlier
+ * value is in the subgraph. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);
@@ -84,8 +84,8 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* With one scale for each head, a value does not use the range of the value before the op,
-     * because that value may have another number of heads, or none. */
+    /* If each head has a scale, a value does not use the range of an earlier value, because the
+     * earlier value may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

@@ -1,5 +1,5 @@
-/* rotations.c - finds the residual stream in the graph, and registers how rotations change weights
- * (rotations.h). */
+/* rotations.c - finds the residual stream in the graph, and registers how rotations change weights.
+ * The formulas are in rotations.h. */
 #include "rewrite/rotations.h"
 
 #include <string.h>
@@ -9,15 +9,16 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // in->graph is replaced if the output head gets its own weight
+    osh_inputs *in;  // if the output head gets its own weight, in->graph is replaced
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream
-    /* Index of the node, if a norm of the residual stream computes the value; -1: no such norm
-     * computes it. */
+    /* For each value that a norm of the residual stream computes: index of the norm's node. For all
+     * other values -1. */
     int *normed;    // own [graph values]
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
-    const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: the recipe does not have it
+    /* views: rotations R1 and R2; NULL: the recipe does not have the rotation */
+    const osh_rotation *r1, *r2;
 } turning;
 
 static const char *turning_module(const turning *t, const osh_node *n)
@@ -35,7 +36,8 @@ static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_no
 
 /* ---- the residual stream ---- */
 
-/* Sets t->outs for the Linears that compute `value`. The value is added to the residual stream. */
+/* Finds the Linears that compute `value`, which is added to the residual stream. Sets t->outs for
+ * these Linears. */
 static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
 {
     osh_status rc = OSH_OK;
@@ -50,7 +52,8 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         t->outs[at] = true;
     } else if (osh_node_is(n, OSH_OP_SCALES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    } else if (osh_node_is(n, OSH_OP_GATES)) { // in[0] has one number per token, not rotated
+    /* in[0] of a gate has one number per token, which is not rotated */
+    } else if (osh_node_is(n, OSH_OP_GATES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (osh_node_is(n, OSH_OP_ADDS | OSH_OP_COMBINES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
@@ -109,8 +112,8 @@ done:
     return rc;
 }
 
-/* Registers the rotation of a Linear's output: the weight W becomes M^T W, and the bias b becomes
- * M^T b. */
+/* Registers the rotation of a Linear's output by the matrix M: the weight W becomes M^T W, and the
+ * bias b becomes M^T b. */
 static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
                                 const osh_rotation *r)
 {
@@ -145,8 +148,8 @@ done:
     return rc;
 }
 
-/* Registers the changes of weights in the order of LLM Compressor: first embeddings and norms, then
- * R1 for the Linears that write to the residual stream, then R1 for the Linears that read it. */
+/* Registers the changes that R1 makes, in the order of LLM Compressor. First come embeddings and
+ * norms, then the Linears that add to the residual stream, then the Linears that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -249,14 +252,14 @@ done:
 
 /* ---- checks and preparation ---- */
 
-/* Fails if the source has a weight that no node of the graph uses. For example, it may be the
- * weight of a vision tower, or of a head for multi-token prediction. Its module may read the
- * residual stream, so it would also have to be rotated. */
+/* Fails if the source has a weight that no node of the graph uses, such as a weight of a vision
+ * tower or of a head for multi-token prediction. The module of such a weight may read the residual
+ * stream, so the weight would also have to be rotated. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_rewrites *p = t->p;
-    bool *known = NULL; // own [source tensors]: true if the graph uses the tensor
+    bool *known = NULL; // own [source tensors]: true if a weight of the graph is the tensor
     if (p->in->graph->wrapped)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: %s has a tower whose outputs join the residual stream: rotations of such "
@@ -276,9 +279,9 @@ done:
     return rc;
 }
 
-/* If the head shares the weight of the embedding, gives the head a weight of its own, with the
- * head's name. If the config ties the head although the source has a tensor for it, this tensor
- * becomes the head's weight, and is written to the output. */
+/* If the head shares the weight of the embedding, gives the head a weight of its own, under the
+ * head's name. If the source has a tensor for the head although its config ties the head, that
+ * tensor becomes the weight of the head and is written to the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -301,8 +304,8 @@ done:
     return rc;
 }
 
-/* Finds the nodes that write to the residual stream, and the nodes that read it. Makes
- * transform_config from them. */
+/* Finds the nodes that add to the residual stream, and the nodes that read it. Makes
+ * transform_config from these lists. */
 static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -323,16 +326,15 @@ done:
     return rc;
 }
 
-/* Rotates the weights of Linears whose input or output is rotated while the model runs, so that the
- * function of the model stays the same. */
+/* Some Linears have inputs or outputs that are rotated while the model runs. Rotates the weights of
+ * these Linears, too, so that the function of the model stays the same. */
 static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        // no weight changes for queries and keys, because their rotations cancel each other in the
-        // scores
+        // The rotations of queries and keys cancel each other in the scores, so no weight changes.
         if (osh_node_is(n, OSH_OP_ATTENDS)) continue;
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
@@ -366,7 +368,7 @@ static osh_status rotate_model(osh_ctx *cx, turning *t)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
                  t->m->type->name, p->in->ck->dir);
     if (!quip) OSH_TRY(stream_find(cx, t));
-    OSH_TRY(online_nodes_find(cx, t)); // also adds tensors with the matrices to the checkpoint
+    OSH_TRY(online_nodes_find(cx, t)); // also adds the matrices to the checkpoint, as tensors
     OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     if (!quip) OSH_TRY(rotate_stream(cx, t));
@@ -386,7 +388,7 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!(t.args = osh_rotate_of(t.m))) continue;
-        // at most one modifier of a recipe has rotations, so this runs at most once
+        // a recipe has at most one modifier with rotations, so this runs at most once
         OSH_NEW(cx, p->rotated, 1);
         p->rotated->modifier = (int)m;
         OSH_TRY(rotate_model(cx, &t));

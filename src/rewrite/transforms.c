@@ -10,7 +10,7 @@
  *   u   weight_output of all targets                        output, inverse, of all targets
  *
  * The first column is the name of the group. The other columns are the two positions at which the
- * group acts. "inverse" means the transposed matrix. */
+ * group acts. "inverse" stands for the transposed matrix. */
 #include "rewrite/transforms.h"
 
 #include <assert.h>
@@ -25,8 +25,8 @@ static bool strs_have(const osh_strs *s, const char *name)
     return false;
 }
 
-/* Adds a target for a module. For model.layers.3.mlp.down_proj, the target is "re:.*down_proj$". A
- * name without a dot is itself the target. */
+/* Adds a target that matches the last part of the module's name. For model.layers.3.mlp.down_proj,
+ * the target is "re:.*down_proj$". A name without a dot is itself the target. */
 static osh_status target_add(osh_ctx *cx, osh_strs *to, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-/* Adds targets for the nodes whose entry in `nodes` is true. As in LLM Compressor, the names in
- * `first` come first. Other names are in the order of the modules. */
+/* Adds targets for the nodes i with nodes[i]. As in LLM Compressor, the names in `first` come
+ * first. Other names are in the order of the modules. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};
@@ -57,7 +57,7 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k])))
                 OSH_TRY(target_add(cx, to, m->name));
         }
-    // Attentions are found by their nodes, because their modules contain other modules.
+    // The module of an attention contains other modules, so the loop above does not find it.
     for (int i = 0; i < g->n_nodes; i++)
         if (nodes[i] && osh_node_is(&g->nodes[i], OSH_OP_ATTENDS))
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
@@ -70,8 +70,8 @@ done:
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    /* True for the nodes of v_proj (values), of o_proj (contexts), of down_proj (wide), and of
-     * attentions (attends). */
+    /* values: true for the node of a v_proj. contexts: of an o_proj. wide: of a down_proj. attends:
+     * of an attention. */
     bool *values, *contexts, *wide, *attends; // own [nodes]
 } grouping;
 
@@ -253,7 +253,7 @@ static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_
 {
     osh_status rc = OSH_OK;
     const osh_online_matrix *m = user;
-    double *row = NULL; // own [m->n]: one row of the matrix, in double
+    double *row = NULL; // own [m->n]: one row of the matrix, in F64
     if (e->dtype == OSH_F64) {
         osh_rotation_rows(to, &m->r, first, n);
         goto done;

@@ -1,6 +1,6 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of the whole block
  * (learn/block.h), instead of solving each Linear. If a killed run has written only some Linears of
- * a block, the resumed run learns all Linears of the block again, with the same result. */
+ * a block, the resumed run learns all Linears of the block again, with equal results. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -9,12 +9,14 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    /* One job for each Linear that learns. The pointers in a job are own, too. */
+    /* One job for each Linear that learns. The members of a job to which it has pointers are own,
+     * too. */
     osh_linear_job *jobs; // own [n_learns]
-    osh_tensor **dense;   // own [n_learns]: original weights
+    osh_tensor **dense;   // own [n_learns]: copies of the original weights
 } blocked;
 
-/* Reads a sample of a value from the store. Callback for the member `rows` of osh_block. */
+/* Reads one sample of a value of the block from the activation store. Callback for the member
+ * `rows` of osh_block. */
 static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;
@@ -31,7 +33,7 @@ static void blocked_step(osh_ctx *cx, void *user, int64_t t)
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps);
 }
 
-/* Rounds the weight of Linear k to nearest. Learning begins with this state. */
+/* Rounds the weight of Linear k of the block to nearest. Learning begins with this result. */
 static osh_status blocked_job_begin(osh_ctx *cx, blocked *x, const osh_stats *stats, int k)
 {
     osh_status rc = OSH_OK;
@@ -50,8 +52,8 @@ done:
     return rc;
 }
 
-/* Makes a job (arguments and results of a modifier for one Linear) and a copy of the original
- * weight for each Linear that learns. */
+/* Makes a job (arguments and results of a modifier for one Linear) for each Linear that learns, and
+ * a copy of its original weight. */
 static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
@@ -79,10 +81,10 @@ done:
     return rc;
 }
 
-/* Turns the learned state of Linear k into codes and scales. Passes codes and scales to the
- * emitter, which writes them. First restores the original weight in memory, because the error is
- * the difference from the original weight. If s->in_memory is set, the weight in memory finally
- * becomes the quantized weight. */
+/* Turns the learned state of Linear k of the block into codes and scales, and passes them to the
+ * emitter. First restores the original weight in memory, because the error is the difference from
+ * it. If s->in_memory is not NULL, the weight in memory is finally replaced by the quantized
+ * weight. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* coverage.c - counts the tokens that routers send to each expert. For each expert, counts the
- * elements that are not 0 in the expert's column of a router's output [tokens, experts]. */
+/* coverage.c - counts the tokens that routers send to each expert. A router's output is [tokens,
+ * experts]. The count of an expert is the number of elements of its column that are not 0. */
 #include "run/coverage.h"
 
 #include "ops/device_ops.h"
@@ -46,8 +46,8 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
     osh_free(cx, c);
 }
 
-/* Adds the counts of a router's output `route` in GPU memory. The GPU counts; only 4 bytes for each
- * expert are copied to the host. */
+/* Adds the counts of a router's output `route`, which is in GPU memory. The GPU counts, and only 4
+ * bytes for each expert are copied to the host. */
 static osh_status coverage_add_from_device(osh_ctx *cx, osh_tensor *count, const osh_tensor *route)
 {
     osh_status rc = OSH_OK;

@@ -1,8 +1,8 @@
 /* datafree.c - rounds weights without calibration data, tensor by tensor. This needs no graph, so
  * it works for any safetensors checkpoint.
  *
- * If the modifier rounds rows independently, a Linear is processed in bands of rows
- * (output/stream.h). Other Linears are processed as a whole, in a pipeline: while one Linear is
+ * If the modifier can round rows independently, a stream processes a Linear in bands of rows
+ * (output/stream.h). All other Linears are processed as a whole, in a pipeline: while one Linear is
  * rounded, the next one is read, and the previous one is packed and written. */
 #include "base/ahead.h"
 #include "output/share.h"
@@ -12,20 +12,18 @@
 
 typedef struct wholes { // the Linears that are rounded as a whole
     const osh_budget *p;    // view
-    int *which, n;          // own: [n] indices of the Linears
-    osh_read_ahead *reader; // own: one item for each Linear
-    osh_tensor *ready;      // own: weight that was read and is not rounded yet; NULL: none
+    int *which, n;          // own [n]: indices of these Linears
+    osh_read_ahead *reader; // own: reads the weights, with one item for each Linear
+    osh_tensor *ready;      // own: weight that was read and is not rounded yet; NULL: there is none
 } wholes;
 
 typedef struct progress {
     osh_run *r;
-    bool *todo;       // own [linears]: true for Linears that this rank rounds and that are not done
-    /* Decides what the progress counts as a step. True (pipeline datafree): each Linear is a step.
+    bool *todo; // own [linears]: true for Linears that this rank must round and that are not done
+    /* Decides what is a step of the progress. True (pipeline datafree): each Linear is a step.
      * False: all Linears together are one step. */
     bool all_of_it;
-    /* Sums of osh_cost_of_linear.
-     * work: over the Linears that are done.
-     * all: over all Linears. */
+    /* Work (osh_cost_of_linear) of the Linears that are done, and of all Linears. */
     double work, all;
 } progress;
 
@@ -56,8 +54,7 @@ static void datafree_seen(osh_ctx *cx, void *user, int linear, double nmse)
     datafree_count(cx, p, linear);
 }
 
-/* Sends the progress of this rank to the other ranks, and receives the progress of the other
- * ranks. */
+/* Sends the progress of this rank to the other ranks, and receives theirs. */
 static osh_status datafree_exchange(osh_ctx *cx, progress *p)
 {
     return osh_emit_exchange(cx, p->r->emitter, &(osh_sharing){datafree_seen, p});
@@ -109,14 +106,14 @@ done:
     return rc;
 }
 
-/* Reads the weight of one Linear. Callback for the member `read` of osh_read_items. */
+/* Reads the weight of the Linear which[item]. Callback for the member `read` of osh_read_items. */
 static osh_status whole_read(osh_ctx *cx, void *user, int item)
 {
     wholes *of = user;
     return osh_linear_read(cx, &of->ready, of->p, of->which[item]);
 }
 
-/* Rounds the Linears of p->todo, one after the other. */
+/* Rounds the Linears with p->todo, one whole weight after the other. */
 static osh_status datafree_round_wholes(osh_ctx *cx, progress *p)
 {
     osh_status rc = OSH_OK;
@@ -161,7 +158,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
     }
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) // sealing the output is one more step
+    if (now.all_of_it) // one more step seals the output
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));

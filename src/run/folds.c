@@ -1,9 +1,10 @@
-/* folds.c - collects statistics of a layer's output (ranges or sums of channels), computes factors
- * from the statistics by the rule or the search of a modifier, and folds the factors into
+/* folds.c - collects statistics of a layer's output (ranges or sums of channels). Computes factors
+ * from the statistics, with the rule or the search of a modifier. Then folds the factors into
  * weights.
  *
- * With a GPU, the GPU collects the statistics. The host copies them, computes the factors, folds
- * the factors into the host copies of weights, and copies these weights to the GPU again. */
+ * With a GPU, the GPU collects the statistics. The host copies the statistics and computes the
+ * factors. It folds the factors into the host copies of weights, and copies these weights to the
+ * GPU again. */
 #include "run/folds.h"
 
 #include <math.h>
@@ -17,23 +18,24 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    /* Range of each channel (osh_stat_channel_range), or for a search the sum of each channel
-     * (osh_stat_channel_sum). */
+    /* Statistic of the channels: the range of each channel (osh_stat_channel_range), or for a
+     * search the sum of each channel (osh_stat_channel_sum). */
     osh_stat *channels;
-    osh_stat *squares;  // Hessian, for a search of factors; NULL: no search
+    osh_stat *squares;  // Hessian, which a search for factors needs; NULL: there is no search
     int64_t n_tokens;
 } seen;
 
 struct osh_folding {
     const osh_budget *plan; // view
     osh_range range;
-    seen *of; // own [n]: one for each fold of the range, in the order of the plan
+    seen *of; // own [n]: one item for each fold of the range, in the order of the plan
     int n;
-    osh_ranks *ranks; // view: the ranks that collect groups; NULL: this process collects all
-    int *owner;       // own [n]: rank that computes the factors; NULL: rank 0 computes all
+    osh_ranks *ranks; // view: the ranks that collect statistics; NULL: there is only this process
+    int *owner; // own [n]: rank that computes the factors of the fold; NULL: rank 0 for all folds
 };
 
-/* Allocates a statistic of a fold. kind: kinds of its blocks of GPU memory. */
+/* Allocates a statistic of fold number `fold`. kind: kinds of the blocks of GPU memory for its
+ * members `all` and `part`. */
 static osh_status folding_new_stat(osh_ctx *cx, osh_stat **out, const osh_folding *f, int fold,
                                    const osh_stat_type *type, const osh_layout_kind kind[2])
 {
@@ -50,7 +52,7 @@ done:
     return rc;
 }
 
-/* Begins the statistics of one fold. */
+/* Begins the statistics of fold number `fold`. */
 static osh_status folding_begin(osh_ctx *cx, osh_folding *f, int fold)
 {
     static const osh_layout_kind channels[] = {OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART},
@@ -141,7 +143,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_counted c = {0}; // own
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        // this batch was already added by the pass of an earlier segment (osh_phases.segments)
+        // the pass of an earlier segment (osh_phases.segments) has already added this batch
         if (b->first_sample < s->channels->next) continue;
         if (d->counted && !c.x) {
             osh_counting which = {.counted = d->counted + d->offsets[b->first_sample]};
@@ -164,18 +166,18 @@ typedef struct piece_work {
     const osh_budget *p;
     /* view: the weight in host memory; NULL: chunks are read from the checkpoint */
     const osh_tensor *w;
-    int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
-    /* Number of elements of a chunk. A chunk consists of whole rows; if a row is larger than
+    int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements of the weight
+    /* Number of elements of a chunk. A chunk consists of whole rows. Only if a row is larger than
      * OSH_FOLD_PIECE, a chunk is a part of one row. */
     int64_t piece;
-    float *most;          // view [threads, I]: largest absolute value of each column
-    /* Buffers for reading; unused if `w` is not NULL. */
+    float *most; // view [threads, I]: for each thread, largest magnitude of each column so far
+    /* Buffers for reading chunks, which are unused if `w` is not NULL. */
     uint8_t *rooms;       // view [threads, OSH_FOLD_PIECE]
-    osh_fold_rule rule;   // how factors are folded into w
+    osh_fold_rule rule;   // describes how factors are folded into the weight
 } piece_work;
 
-/* Reads elements [first, first + n) of a source tensor to the buffer `to`. Folds the factors that
- * are already known into the elements. */
+/* Reads elements [first, first + n) of a source tensor to the buffer `to`. Factors that are known
+ * already are folded into these elements. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -188,8 +190,8 @@ done:
     return rc;
 }
 
-/* Updates row `worker` of `most`, the largest absolute value of each column so far, with the
- * elements of a chunk. */
+/* Raises row `worker` of `most`, the largest magnitude of each column so far, to the magnitudes in
+ * one chunk of the weight. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -221,8 +223,9 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Returns a weight in host memory (view), or NULL if the weight is not loaded. With a GPU, the host
- * copies of loaded weights exist until the visit solves Linears, which it does after the folds. */
+/* Returns a weight in host memory (view), or NULL if the weight is not loaded. With a GPU, loaded
+ * weights have copies in host memory until the visit solves Linears, and it does so after the
+ * folds. */
 static osh_tensor *weight_on_host(const osh_weights *w, int weight)
 {
     return w->device ? w->host[weight] : w->w[weight];
@@ -243,9 +246,9 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* Finds the largest absolute value in each column of the weights that the fold multiplies by the
- * factors. The weights have n columns and are searched together. Writes the results to the first
- * row of `most` [threads, n]; the threads use the other rows for their own results. */
+/* Finds the largest magnitude in each column of the weights that the fold multiplies by factors.
+ * These weights have equally many columns, f->n, and count together. Writes the results to the
+ * first row of `most` [threads, f->n]. The other rows are for the results of the threads. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {
@@ -268,8 +271,8 @@ done:
     return rc;
 }
 
-/* Folds the factors into the weight in w, and into its copy on a GPU. Does nothing if w does not
- * have the weight. */
+/* Folds the factors into the weight in w->w or w->host, and into its copy on a GPU. Does nothing if
+ * the weight is not loaded. */
 static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights *w, int weight,
                             osh_fold_rule rule)
 {
@@ -306,14 +309,14 @@ done:
     return rc;
 }
 
-typedef struct source { // the weights that the search for factors reads; the pointers are views
+typedef struct source { // weights that the search for factors reads; the pointers are views
     const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
 
-/* Reads rows [first, first + n) of the k-th weight that is multiplied by the factors. Callback for
- * the member `rows` of osh_search. */
+/* Reads rows [first, first + n) of the k-th weight that the fold multiplies by factors. Callback
+ * for the member `rows` of osh_search. */
 static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
                                    int64_t n)
 {
@@ -328,8 +331,8 @@ static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void
     return OSH_OK;
 }
 
-/* Doubles the elements below the diagonal. Sets the elements above it to 0, because a GPU leaves
- * them undefined. */
+/* Doubles the elements of h below the diagonal. Sets the elements above it to 0, because a GPU
+ * leaves them undefined. */
 static void hessian_double_lower(float *h, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -338,9 +341,9 @@ static void hessian_double_lower(float *h, int64_t n)
     }
 }
 
-/* Searches for the factors with the smallest error. First brings the statistics into the form that
- * osh_search expects: turns the sums of |x| into means over tokens, and doubles X^T X below the
- * diagonal. */
+/* Searches for the factors of a fold with the smallest error. First brings the statistics into the
+ * form that osh_search expects: turns the sums of |x| into means over tokens, and doubles X^T X
+ * below the diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -389,8 +392,8 @@ done:
     return rc;
 }
 
-/* Completes all statistics: copies them from the GPU, adds the sums of the last group of samples
- * (ops/stat.h), and adds the sums of other ranks. */
+/* Completes the statistics of all folds: copies them from the GPU, adds the sums of the last group
+ * of samples (ops/stat.h), and merges those of all ranks. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;
@@ -407,7 +410,8 @@ done:
     return rc;
 }
 
-/* True if one of the folds [first, end) changes a weight from which fold `of` computes factors. */
+/* True if one of the folds [first, end) changes a weight from which the factors of fold `of` are
+ * computed. */
 static bool folding_changes(const osh_folding *g, int first, int end, const osh_fold *of)
 {
     for (int i = first; i < end; i++) {
@@ -422,9 +426,10 @@ static bool folding_changes(const osh_folding *g, int first, int end, const osh_
     return false;
 }
 
-/* Returns the end of the batch of folds that begins with fold `first`. The ranks compute all
- * factors of a batch at the same time. A fold whose factors depend on weights that an earlier fold
- * of the batch changes begins the next batch. Without ranks, every batch is one fold. */
+/* Returns the end of the batch of folds that begins with fold `first`. The ranks compute the
+ * factors of a batch at the same time. If the factors of a fold depend on weights that an earlier
+ * fold of the batch changes, this fold begins the next batch. Without ranks, every batch is one
+ * fold. */
 static int folding_batch_end(const osh_folding *g, int first)
 {
     int end = first + 1;
@@ -434,7 +439,7 @@ static int folding_batch_end(const osh_folding *g, int first)
     return end;
 }
 
-/* Sends the factors of a fold to all ranks, folds the factors into the weights in w, and registers
+/* Sends the factors of fold i to all ranks, folds them into the weights in memory, and registers
  * them for weights that are read later. */
 static osh_status folding_apply(osh_ctx *cx, const osh_folding *g, int i, const osh_weights *w)
 {
@@ -461,7 +466,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // the search takes time, so it counts as a part of the solve phase
+    if (all > 0) // a search takes time, so it counts as a part of the phase solve
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0, end; i < g->n; i = end) {

@@ -1,8 +1,8 @@
 /* loading.c - loads the weights of a visit, and releases them after the visit.
  *
- * Weights are read from the checkpoint, or were prefetched (prefetch.h). A weight that stays dense
- * is also written to the output when it is loaded. The weight of a solved Linear is read from the
- * output. */
+ * Weights are read from the checkpoint, or have been prefetched (prefetch.h). A weight that stays
+ * dense is written to the output as soon as it is loaded. The weight of a solved Linear is read
+ * from the output. */
 #include "run/engine.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ osh_visit_state osh_engine_state(const osh_engine *e)
     return (osh_visit_state){engine_has_solved, engine_has_folded, e};
 }
 
-/* Begins to prefetch the weights that the next visit loads first and that are not in memory. */
+/* Begins to prefetch the weights of the next visit's first load, if they are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -43,7 +43,8 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index + 1, &done));
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
-    // the part of the visit that begins it, if an earlier run has done the parts before
+    // The part with which the next visit begins. It is a later part if an earlier run has done the
+    // first.
     osh_way begins = engine_has_solved(e, &next, NULL)       ? OSH_WAY_AGAIN
                      : next.fold && load && !load->fold ? OSH_WAY_FIRST
                                                         : OSH_WAY_AHEAD;
@@ -55,7 +56,7 @@ done:
     return rc;
 }
 
-/* True if a Linear that uses this weight is not solved yet. */
+/* True if a Linear that uses this weight must still be solved. */
 static bool engine_waits_for_solve(const osh_engine *e, int weight)
 {
     for (int i = osh_first_user(e->p->match, weight); i >= 0; i = osh_next_user(e->p->match, i))
@@ -70,7 +71,7 @@ static bool weight_is_folded(const osh_budget *p, int weight)
     return tensor >= 0 && osh_is_folded(p->rewrites, tensor);
 }
 
-/* Loads a weight to the GPU, or to host memory if no GPU is used. If the weight stays dense, also
+/* Loads a weight to the GPU, or without a GPU to host memory. If the weight stays dense, also
  * writes it to the output, so that the checkpoint is read only once. */
 static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh_way way)
 {
@@ -84,9 +85,9 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    // the loaded weight; NULL if an earlier step has loaded the weight
+    // the loaded weight in host memory; NULL if an earlier step has loaded it to the GPU
     in_host = w->device ? w->host[weight] : w->w[weight];
-    /* a weight into which factors are folded is copied to the output later, after the folding */
+    /* if factors are folded into the weight, it is copied to the output later */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -102,8 +103,8 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
             osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
-/* Reads the weight of a solved Linear from the output. With a GPU, reads it to host memory and
- * copies it to the GPU. */
+/* Reads the weight of a solved Linear from the output. With a GPU, reads it to host memory first,
+ * and then copies it to the GPU. */
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
@@ -118,15 +119,15 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
     OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t,
-                            NULL)); // NULL for the bias, because biases are not learned on a GPU
+                            NULL)); // NULL: no bias is read, because no biases are learned on a GPU
     OSH_TRY(osh_tensor_copy(cx, w, t));
 done:
     osh_tensor_free(cx, t);
     return rc;
 }
 
-/* If an earlier traversal has solved a Linear with this weight, reads the solved weight from the
- * output. */
+/* If an earlier traversal has solved a Linear that uses this weight, reads the solved weight from
+ * the output. */
 static osh_status engine_load_as_left(osh_ctx *cx, osh_engine *e, int weight)
 {
     osh_status rc = OSH_OK;
@@ -137,8 +138,8 @@ done:
     return rc;
 }
 
-/* Without a GPU: reads the weights of e->next that are stored unchanged. engine_load_weight loads
- * the other weights. */
+/* Without a GPU: reads those weights of e->next that are stored unchanged. engine_load_weight loads
+ * the others. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
@@ -153,7 +154,8 @@ osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    // the prefetched weights are for the first load; a later e->prefetch belongs to the next visit
+    // Weights are only prefetched for the first load of a visit. After that, e->prefetch is for the
+    // next visit.
     if (!e->began) {
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
@@ -185,7 +187,8 @@ osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s)
         if (!osh_wants(e->p->schedule, l)) continue;
         if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p->match, l))
             continue;
-        // NULL: no node of the visit reads the output of this Linear, so its weight is not loaded
+        // NULL: the weight is not loaded, because no node of the visit reads the output of the
+        // Linear
         if (e->w->w[l->weight]) OSH_TRY(engine_reload_linear(cx, e, i));
     }
 done:

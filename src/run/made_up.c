@@ -1,10 +1,11 @@
-/* made_up.c - fills values of the activation store with random numbers of a counter-based RNG. */
+/* made_up.c - fills the activation store with random numbers of a counter-based random
+ * generator. */
 #include "run/made_up.h"
 
 #include "base/rng.h"
 #include "budget/budget.h"
 
-/* Stores random rows of a value for samples [first, first + n). */
+/* Stores random rows of a value for the samples [first, first + n). */
 static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_budget *p, int value,
                                int64_t first, int64_t n)
 {

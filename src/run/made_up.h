@@ -1,13 +1,13 @@
-/* made_up.h - makes random values for a job that does only the work on one subgraph. The random
- * values replace the values that earlier subgraphs would compute. This is possible because the
- * memory that the work needs does not depend on the values. */
+/* made_up.h - makes random values for a job that does only the work on one subgraph. They replace
+ * the values that earlier subgraphs would compute. This is possible because the memory for the work
+ * does not depend on the values. */
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
 #include "schedule/visit.h"
 #include "budget/budget.h"
 #include "store/activations.h"
 
-/* Adds random values to the activation store `a`: all values that earlier nodes compute and that
- * the nodes of *r or later nodes read. */
+/* Adds random values to the activation store `a`. They are for all values that earlier nodes
+ * compute, and that nodes of *r or later nodes read. */
 osh_status osh_made_up(osh_ctx *cx, osh_acts *a, const osh_budget *p, const osh_range *r);
 #endif

@@ -1,10 +1,11 @@
-/* narrow.c - rounds values to F16 on all threads. A value that is too large for F16 is an error:
- * clipping it could change the range that the observer chooses. */
+/* narrow.c - rounds values to F16 on all threads. An element that is too large for F16 is an error:
+ * clipping it could change the range that an observer chooses. */
 #include "run/narrow.h"
 
 #include <math.h>
 
-/* PIECE: elements that a thread rounds at a time; LARGEST: largest finite number of F16. */
+/* PIECE: number of elements that a thread rounds at a time. LARGEST: largest finite number of
+ * F16. */
 enum { PIECE = 4096, LARGEST = 65504 };
 
 typedef struct narrowing {

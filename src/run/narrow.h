@@ -3,7 +3,7 @@
 #define OSH_NARROW_H
 #include "tensor/tensor.h"
 
-/* Rounds x to F16, to nearest with ties to even. *out: own. Fails and names token and channel if a
- * value is not finite in F16. */
+/* Makes *out (own), which is x rounded to F16, to nearest with ties to even. If an element is not
+ * finite in F16, fails with its token and its channel. */
 osh_status osh_narrow(osh_ctx *cx, osh_tensor **out, const osh_tensor *x);
 #endif

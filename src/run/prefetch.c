@@ -1,5 +1,5 @@
 /* prefetch.c - reads the weights of the next visit on one thread, as one item of a reader. More
- * threads are not faster, because the file system also prefetches. */
+ * threads would not be faster, because the file system also prefetches. */
 #include "run/prefetch.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@ struct osh_prefetch {
     osh_read_ahead *reader;       // own
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
-    int w0, w1;               // [w0, w1) contains the weights of the visit
-    bool *want;               // own [w1 - w0]: true for weights to read
-    osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
-    /* GPU to which the weights are copied; NULL: the weights are only read to host memory. */
+    int w0, w1;               // the interval [w0, w1) contains the weights of the next visit
+    bool *want;               // own [w1 - w0]: true for weights that are prefetched
+    osh_weights *w; // own: the weights that were read (w->host), and their blocks on the GPU (w->w)
+    /* GPU to which the weights are copied; NULL: they are only read to host memory. */
     osh_device *device;       // view
 };
 
@@ -31,7 +31,7 @@ done:
     return rc;
 }
 
-/* Reads all weights. Callback for the member `read` of osh_read_items. */
+/* Reads all weights with f->want. Callback for the member `read` of osh_read_items. */
 static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;
@@ -46,10 +46,10 @@ done:
     return rc;
 }
 
-/* True if the weight may get a block on the GPU during the visit before `visit`, because the plan
- * has an address for the weight at that time. In a resumed run, the visit may begin with a later
- * part, for example with the second pass (OSH_WAY_AGAIN) if all its Linears are solved. A weight
- * that has an address for that part is loaded later, by the visit itself. */
+/* True if the weight may get a block on the GPU before visit number `visit` begins: the plan must
+ * have an address for it at that time. In a resumed run, the visit may begin with a later part,
+ * such as its second pass (OSH_WAY_AGAIN) if all its Linears are solved. If the plan has an address
+ * for the weight in that part, the visit itself loads the weight. */
 static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, int weight)
 {
     const osh_layout_kind kind = OSH_LAYOUT_WEIGHT;
@@ -58,8 +58,9 @@ static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, i
            (begins == OSH_WAY_AHEAD || !osh_places_has(p, visit, begins, kind, weight));
 }
 
-/* Allocates blocks on the GPU for all weights. If one block does not fit, allocates none. The
- * calling thread allocates them, because the addresses must be the same in each run. */
+/* Allocates blocks on the GPU for all weights that are prefetched. If one block does not fit,
+ * allocates none. The caller's thread allocates the blocks, because the addresses must be the same
+ * in each run. */
 static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget *p, int visit,
                                  osh_way begins)
 {
@@ -72,7 +73,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
                                  e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // this is no error: the visit itself loads the weights later
+    osh_error_clear(cx); // this is no error, because the visit itself can load the weights
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }

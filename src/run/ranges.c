@@ -1,5 +1,5 @@
-/* ranges.c - collects the range of each sample, updates observers with the ranges in the order of
- * the samples, and computes static scales from the observers. */
+/* ranges.c - collects the range of each sample, and updates observers with these ranges in the
+ * order of the samples. Then computes static scales from the observers. */
 #include "run/ranges.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 
 struct osh_ranges {
     const osh_budget *plan; // view
-    int v0, v1, n;        // [v0, v1) contains all values with ranges; n: number of ranges
-    int *first; // own [v1 - v0]: 1 + index in `all` of the first range of the value; 0: none
+    int v0, v1, n; // the interval [v0, v1) contains all values with ranges; n: number of ranges
+    int *first; // own [v1 - v0]: 1 + index in `all` of the first range of the value; 0: it has none
     osh_ranged *all;      // own [n]
 };
 
@@ -55,8 +55,8 @@ static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
     return osh_ranged_args(r->plan->match, &r->plan->match->linears[x->linear], x->k);
 }
 
-/* Returns the first range of a value, or NULL if the value has none. range_next returns the next
- * range, or NULL. */
+/* range_first returns the first range of a value, or NULL if the value has none. range_next returns
+ * the next range of the value, or NULL if there is none. */
 static osh_ranged *range_first(const osh_ranges *r, int value)
 {
     int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
@@ -68,8 +68,9 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns range k of a Linear, or NULL if it is not observed. Linears share a range only if they
- * have the same input, because a range is freed when the Linears of an input are solved. */
+/* Returns the range of the k-th observed value of a Linear, or NULL if it is not observed. Linears
+ * share a range only if they have the same input: a range is freed when the Linears that read an
+ * input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -101,14 +102,14 @@ done:
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-/* Writes the ranges of all heads for one sample to x->rows[0, sample * heads + head] (smallest) and
- * x->rows[1, ...] (largest). */
+/* Computes the range of one sample for each head. Writes the smallest elements to x->rows[0, sample
+ * * heads + head], and the largest to x->rows[1, sample * heads + head]. */
 static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
                                const osh_tensor *rows, int64_t sample)
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->match->linears[x->linear].heads[x->k], n = x->rows->shape[1];
-    // own: range [2, heads] (smallest, largest)
+    // own [2, heads]: smallest and largest element of each head
     float *range = NULL, *at = (float *)x->rows->data + sample * heads;
     OSH_NEW(cx, range, 2 * heads);
     OSH_TRY(osh_act_observe_range(cx, range, x->heads, heads, rows, range_args(r, x)));
@@ -127,8 +128,8 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        /* The rows are rounded to F16 even if they were never stored as F16. Thus observers get the
-         * same values with every --calib-cache. */
+        /* The rows are rounded to F16 even if they were not stored as F16. So observers get the
+         * same elements with every --calib-cache. */
         OSH_TRY(osh_narrow(cx, &narrow, rows));
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
@@ -157,8 +158,9 @@ done:
     return rc;
 }
 
-/* Updates the observers of a range. rows [2, n * heads]: smallest and largest value of each head of
- * each sample; smallest > largest: no tokens. */
+/* Updates the observers of range x with n samples. rows [2, n * heads]: smallest and largest
+ * element of each head in each sample. If a smallest element is larger than the largest, the sample
+ * has no tokens. */
 static void range_follow(const osh_ranges *r, osh_ranged *x, const float *rows, int64_t n,
                          int64_t heads)
 {
@@ -218,7 +220,7 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    // the runtime computes the scales of groups, so only the global scale is stored
+    // the runtime computes the scales of groups itself, so only the global scale is stored
     if (a->dynamic == OSH_Q_LOCAL) {
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
@@ -249,7 +251,7 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     if (!(all = osh_alloc(cx, bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    // each leaf with scales is followed by the leaf with its zero points
+    // if a value has zero points, their leaf follows the leaf with its scales
     for (int k = 0; k < n; k++) {
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
@@ -260,7 +262,7 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name,
                      leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            // scale: aligned buffer for a scale of any dtype, because `at` may be unaligned
+            // scale: an aligned buffer, which is needed because `at` may be unaligned
             float lo, hi, scale;
             osh_act_observed(&lo, &hi, &o[h], a, p->in->graph->dtype);
             osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,

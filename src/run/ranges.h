@@ -1,8 +1,9 @@
-/* ranges.h - observes the ranges of values that need static scales (osh_linear.ranged): inputs and
- * outputs of Linears, keys, values and queries. First the range of each sample is collected
- * (osh_stat_sample_ranges). When the ranges of all samples are complete, the observer is updated
- * with the ranges in the order of the samples. Two-pass observers read each sample twice. Linears
- * that read the same value share a range if their observers have the same settings. */
+/* ranges.h - observes the ranges (smallest and largest element) of values that need static scales
+ * (osh_linear.ranged). These are inputs and outputs of Linears, and keys, values and queries.
+ * First, the range of each sample is collected (osh_stat_sample_ranges). When all samples are
+ * complete, the observer is updated with their ranges in the order of the samples. Two-pass
+ * observers read each sample twice. Linears that read the same value share a range if their
+ * observers have the same settings. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
@@ -12,12 +13,13 @@
 typedef struct osh_ranges osh_ranges; // observed ranges of the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
-/* Begins to observe all ranges of a Linear. */
+/* Begins to observe all ranges that a Linear needs. */
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
-/* True if a range of the value is observed. */
+/* True if any range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Adds samples of a value, beginning with sample look.first_sample. once: true if one-pass
- * observers are also updated.
+/* Argument of osh_ranges_feed, which adds samples of a value.
+ * first_sample: number of the first of these samples.
+ * once: true if one-pass observers are also updated.
  * again: true in the second pass of two-pass observers. */
 typedef struct osh_looking {
     bool once, again;
@@ -25,23 +27,25 @@ typedef struct osh_looking {
 } osh_looking;
 osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                            const osh_seqs *seqs, osh_looking look);
-/* With a GPU: updates the observers of a value. minmax [2, n]: smallest and largest value of all n
- * samples; smallest > largest: a sample without tokens. */
+/* With a GPU: updates the observers of a value with all n samples. minmax [2, n]: smallest and
+ * largest element of the value in each sample. If the smallest is larger than the largest, the
+ * sample has no tokens. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
-/* Gives all ranks the ranges of the samples that other ranks have added. If `ranks` is NULL, does
- * nothing. */
+/* Exchanges the ranges of samples between the ranks, so that each rank has those of all samples.
+ * Does nothing if `ranks` is NULL. */
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks);
-/* Updates all observers with the ranges of the samples. Called after all samples were added. */
+/* Updates all observers with the ranges of the samples. Must be called after all samples were
+ * added. */
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
-/* Frees the observers of a Linear's ranges, even if other Linears share them. */
+/* Frees the observers of all ranges of a Linear, even if other Linears share these ranges. */
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
-/* Computes scale and zero point (own) of a Linear's static input. Sets both to NULL if the Linear
- * has no static input. */
+/* Sets *scale and *zero (own) to the scale and the zero point of a Linear's static input, or to
+ * NULL if the Linear has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes the member `cache` of the Linear's osh_linear_job. This member has the static scales and
- * zero points of the Linear's output. If the Linear computes queries, keys or values, the member
- * also has the scales and zero points of the KV cache. Sets *out (own) to the member, or to NULL if
- * there are no such scales. */
+/* Makes the member `cache` of the Linear's osh_linear_job: *out (own). It has the static scales and
+ * zero points of the Linear's output. If the Linear reads the output of an attention with quantized
+ * keys and values, it also has their scales and zero points. *out is NULL if there are no such
+ * scales. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -1,4 +1,5 @@
-/* record.c - records results of Linears, and the errors that the progress line shows. */
+/* record.c - records the results of Linears, and updates the errors that the progress line
+ * shows. */
 #include "run/run.h"
 
 void osh_run_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)

@@ -1,5 +1,5 @@
-/* results.c - sends the result of a Linear in two messages: the first has the small parts, the
- * second is the codes, which are not copied. */
+/* results.c - sends the result of a Linear to rank 0 in two messages. The first has the small parts
+ * of the result. The second is the codes, which are sent without a copy. */
 #include "run/results.h"
 
 #include <stdio.h>
@@ -8,31 +8,33 @@
 #include "budget/memory.h"
 #include "match/cache.h"
 
-enum { N_TENSORS = 4 }; // scale and zero points of the weight, scale and zero point of the input
+/* number of these tensors: scale and zero points of the weight, scale and zero point of the
+ * input */
+enum { N_TENSORS = 4 };
 
-typedef struct head { // beginning of the first message; cache, bias and the data of the tensors
-                      // follow
+/* Beginning of the first message. The cache, the bias and the elements of the tensors follow it. */
+typedef struct head {
     int32_t linear;
     bool packed;
     double nmse, objective, nearest;
     osh_losses losses;
     float global;
     bool seen;       // true if `source` is known
-    uint64_t source; // checksum of the weight that was solved
+    uint64_t source; // checksum of the weight's bytes in the source
     size_t n_codes, n_cache, n_bias;
     struct {
-        int32_t dtype, ndim; // ndim 0: there is no such tensor
+        int32_t dtype, ndim; // ndim 0: the result has no such tensor
         int64_t shape[2];
     } tensors[N_TENSORS];
     char fallback[256];
 } head;
 
-/* Sets the sizes of a result, which follow from the plan. */
+/* Sets the sizes of the parts of a result, which follow from the plan. */
 static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
 {
     const osh_linear *l = &p->match.linears[h->linear];
     osh_cache_leaf leaf[OSH_CACHE_LEAVES];
-    if (!l->out.n) return; // a survey has losses, and no codes
+    if (!l->out.n) return; // a survey computes losses but no codes
     const osh_entry *out = &p->manifest.out[l->out.first];
     h->n_codes = j->packed ? (size_t)(out[0].end - out[0].begin) : (size_t)(l->O * l->I);
     for (int k = 0, n = j->cache ? osh_cache_leaves(leaf, &p->match, l) : 0; k < n; k++)
@@ -40,7 +42,8 @@ static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
     if (j->bias) h->n_bias = (size_t)(out[l->out.n - 1].end - out[l->out.n - 1].begin);
 }
 
-/* Waits while earlier results are not sent to rank 0 yet and more memory is in use than planned. */
+/* Waits as long as earlier results are on their way to rank 0 and more memory is in use than
+ * planned. */
 static osh_status result_wait(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +102,7 @@ done:
     return rc;
 }
 
-/* Makes the tensors of a result from the bytes at `at`. */
+/* Makes the tensors that h describes, from their bytes at `at`. */
 static osh_status head_read_tensors(osh_ctx *cx, const head *h, const char *at,
                                     osh_tensor **const *to)
 {
@@ -123,8 +126,7 @@ static osh_status copy_bytes(osh_ctx *cx, void **to, const char **at, size_t n)
     return OSH_OK;
 }
 
-/* Fails if the rank `from` has solved a weight that differs from the weight that rank 0 has
- * read. */
+/* Fails if the rank `from` has read other bytes of the Linear's weight than rank 0. */
 static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head *h, int from)
 {
     uint64_t mine = 0;
@@ -138,14 +140,14 @@ static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head 
                     (unsigned long long)h->source, (unsigned long long)mine);
 }
 
-/* Passes a result to the emitter. *codes: own, taken. */
+/* Passes a result, which another rank has sent, to the emitter. Takes ownership of *codes. */
 static osh_status result_emit(osh_ctx *cx, osh_run *r, const char *bytes, void **codes)
 {
     osh_status rc = OSH_OK;
     head h;
     const char *at = bytes + sizeof h;
     osh_tensor *scale = NULL, *zero = NULL; // own
-    osh_linear_job j = {.codes = *codes};   // own: codes, params, cache, bias
+    osh_linear_job j = {.codes = *codes};   // own: the members codes, params, cache and bias
     *codes = NULL;
     memcpy(&h, bytes, sizeof h);
     const osh_linear *l = &r->budget->match->linears[h.linear];
@@ -166,7 +168,8 @@ done:
     return rc;
 }
 
-/* Takes one result. Sets *any to false if no result has come. */
+/* Rank 0: receives one result and passes it to the emitter. Sets *any to false if no result has
+ * arrived. */
 static osh_status result_take(osh_ctx *cx, osh_run *r, bool wait, bool *any)
 {
     osh_status rc = OSH_OK;

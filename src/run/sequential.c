@@ -1,12 +1,12 @@
-/* sequential.c - calibrates with the loop over subgraphs outside of the loop over batches.
- * schedule/visit.c lists the steps of a subgraph; this file executes them.
+/* sequential.c - runs calibration subgraph by subgraph: all batches run through one subgraph before
+ * the next one begins. schedule/visit.c lists the steps of a subgraph, and this file executes them.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
  *
- * After each step the store has exactly the values that later steps read. The pipeline `basic` is
- * the same loop with the whole graph as one subgraph. It loads all weights, collects all statistics
- * in one pass, and propagates no values. */
+ * After each step, the activation store has exactly the values that later steps read. In the
+ * pipeline `basic`, the whole graph is one subgraph. This pipeline loads all weights, collects all
+ * statistics in one pass, and propagates no values. */
 #include <string.h>
 
 #include "graph/picked.h"
@@ -19,12 +19,12 @@
 #include "run/made_up.h"
 #include "store/scratch.h"
 
-/* Sets e->copy_at, the output tensors that are copies of weights. */
+/* Finds the output tensors that are unchanged copies of weights, and sets e->copy_at. */
 static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    // own [source tensors]: index of the output tensor that is a copy of the tensor; -1: there is
+    // own [source tensors]: index of the output tensor that is a copy of the source tensor; -1:
     // none
     int64_t *of = NULL;
     OSH_NEW(cx, of, p->in->ck->n_tensors);
@@ -41,7 +41,7 @@ done:
     return rc;
 }
 
-/* Sets e->mine, the batches of this rank. */
+/* Finds the batches that this rank runs, and sets e->mine. */
 static osh_status engine_find_batches(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -54,7 +54,8 @@ done:
     return rc;
 }
 
-/* Sets e->dir. With several ranks, each has a directory of its own. */
+/* Sets e->dir, the directory of the activation store's files. Each rank has a directory of its
+ * own. */
 static osh_status engine_find_dir(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -134,14 +135,14 @@ static osh_status engine_open(osh_ctx *cx, osh_engine *e, const osh_range *r, co
 
 /* ---- passes over the batches ---- */
 
-/* Returns the number of a visit, counted over all traversals. */
+/* Returns the number of the visit, if the visits of all traversals are counted through. */
 static int64_t visit_number(const osh_budget *p, int visit)
 {
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
-/* Returns a number (for osh_acts_stage) that identifies the pass in which a visit stores values.
- * `last`: true if the stored values are final: later visits read them. */
+/* Returns a number (for osh_acts_stage) that identifies the visit and the pass in which a value is
+ * stored. last: true if the stored value is final, so that later visits read it. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
@@ -151,13 +152,13 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    // true if the value is final; values of the original model are computed only once
+    // True if the stored value is final. Values of the original model are computed only once.
     bool last = e->last || p->in->graph->values[value].quantized >= 0;
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_way_of(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    // cancels the planned address, in case osh_acts_put did not use it
+    // cancels the planned address, which osh_acts_put may not have used
     osh_places_aim_off(p);
     return rc;
 }
@@ -174,8 +175,8 @@ done:
     return rc;
 }
 
-/* Asks the store to prefetch the values of the batches after the i-th batch of this rank. Each
- * batch is requested once. */
+/* Asks the activation store to prefetch the batches that follow the i-th batch of this rank.
+ * Requests each batch only once. */
 static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t i)
 {
     osh_status rc = OSH_OK;
@@ -186,7 +187,7 @@ done:
     return rc;
 }
 
-/* A hook of exec.h that adds a value to the statistics and to the counts of experts. */
+/* Hook of graph/exec.h for values: adds a value to the statistics and to the counts of experts. */
 static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
@@ -197,7 +198,7 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* Fills e->batch with samples [first, first + n). Reuses the lists of the previous batch. */
+/* Fills e->batch with samples [first, first + n). Uses the lists of the previous batch again. */
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_budget *p = e->p;
@@ -238,7 +239,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        /* from now on the store may use the memory for outputs */
+        /* the store may now use the memory of these rows for the outputs */
         osh_acts_forget(cx, e->acts, v, first, n);
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
@@ -247,8 +248,8 @@ done:
     return rc;
 }
 
-/* Runs the batches of this rank, from the *i-th on, that belong to the current round. In a round
- * each rank runs one group of samples. Without ranks, all batches are one round. */
+/* Runs the batches of this rank that belong to round number `round`, beginning with the *i-th. In a
+ * round, each rank runs one group of samples. Without ranks, all batches belong to one round. */
 static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t *i,
                                    int64_t round)
 {
@@ -293,7 +294,7 @@ static osh_status engine_pass(osh_ctx *cx, osh_engine *e, const osh_range *r, co
         if (s->observe) OSH_TRY(osh_stats_exchange(cx, e->stats, round));
         if (s->fold) OSH_TRY(osh_folding_exchange(cx, e->folding, round));
     }
-    if (e->batch) // a rank without samples has no batch
+    if (e->batch) // a rank without samples has made no batch
         osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
@@ -316,8 +317,8 @@ static osh_status engine_solve(osh_ctx *cx, osh_engine *e, const osh_range *r, b
                      .apart = e->p->schedule->visits[e->index].how.apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
-    /* another rank may have solved a Linear, so all ranks read the solved weights from the
-     * output */
+    /* Another rank may have solved a Linear, so each rank must read the solved weights from the
+     * output. */
     for (int i = r->l0; e->r->ranks && i < r->l1; i++) e->in_memory[i] = false;
     // drops the copies of weights that other ranks have solved
     if (!rc && e->r->ranks) osh_engine_drop_copies(cx, e, r);
@@ -345,15 +346,15 @@ static osh_status engine_fold(osh_ctx *cx, osh_engine *e, const osh_range *r)
     return rc;
 }
 
-/* Drops the values of the visit for which keep [v1 - v0] is false. All values in the store are in
- * [v0, v1). */
+/* Drops the values v of the visit for which keep[v - v0] is false. The interval [v0, v1) contains
+ * all values in the store. */
 static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
 {
     for (int v = e->v0; v < e->v1; v++)
         if (!keep[v - e->v0]) osh_acts_drop(cx, e->acts, v);
 }
 
-/* Executes one step of the visit of range r. */
+/* Executes one step of the visit whose range is r. */
 static osh_status engine_step(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {
@@ -385,13 +386,13 @@ done:
 
 /* ---- all visits ---- */
 
-/* Copies the embedding tables to the output. The run itself reads only some rows of the tables. The
- * copy reads all rows, so it can detect a change of the file. */
+/* Copies the embedding tables to the output. The run itself reads only some of their rows. The copy
+ * reads all rows, so it also detects whether the file was changed. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->p->in->graph;
-    bool *which = NULL; // own [n_out]: true for the copies of tables
+    bool *which = NULL; // own [n_out]: true for output tensors that are copies of tables
     osh_scope scope = osh_profile_begin(cx, "copy", "tables");
     OSH_NEW(cx, which, e->p->manifest->n_out);
     for (int i = 0; i < g->n_nodes; i++)
@@ -410,16 +411,17 @@ done:
     return rc;
 }
 
-/* True if a resumed run can use the stored values, because all of them are on the disk. Returns
- * false for several ranks, because the next run may have another number of ranks. */
+/* True if a resumed run can use the stored values. For this, all of them must be on the disk. False
+ * with several ranks, because the next run may have another number of ranks. */
 static bool values_are_on_disk(const osh_engine *e)
 {
     const osh_budget *p = e->p;
     return !e->r->ranks && p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
 }
 
-/* Ends a visit. Syncs the values that later visits read, writes the record of the subgraph, and
- * then drops all other values. did: true if the visit has solved a Linear or computed factors. */
+/* Ends the current visit. Syncs the values that later visits read, writes the record of the
+ * subgraph, and then drops all other values. did: true if the visit has solved a Linear or computed
+ * factors. */
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
@@ -451,8 +453,8 @@ static int visit_of_value(const osh_budget *p, int value)
     return v;
 }
 
-/* Finds the last visit of an earlier run whose values are complete on the disk. Sets *start to the
- * visit after it, or to 0 if there is none. */
+/* Looks for the last visit of an earlier run, and for its stored values on the disk. Sets *start to
+ * the next visit if all these values are complete, and otherwise to 0. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
@@ -486,7 +488,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     const osh_visit_state done = osh_engine_state(e);
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
-    pr->n_steps = all + 1; // sealing the output is one more step
+    pr->n_steps = all + 1; // one more step seals the output
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
         !osh_folds_known(p->schedule, 0, p->schedule->parts->n))
@@ -496,7 +498,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
             osh_folds_known(p->schedule, r.first_subgraph, left))
-            break; // an earlier run has solved all Linears of the remaining visits
+            break; // an earlier run has solved all Linears of this and the later visits
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !done.solved(e, &r, NULL) || !done.folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
@@ -543,6 +545,6 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(osh_times_gather(cx, r->ranks, &r->times, &r->mine));
 done:
     engine_end(cx, &e, rc && !r->ranks);
-    if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // after the barrier no rank has files of values
+    if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // no rank has files of values after this barrier
     return rc;
 }

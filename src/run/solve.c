@@ -1,4 +1,4 @@
-/* solve.c - solves Linears: computes codes from complete statistics, and passes the codes to the
+/* solve.c - solves Linears: computes codes from complete statistics, and passes them to the
  * emitter, which writes them to the output. schedule/windows.h chooses the Linears that are solved
  * at the same time. */
 #include <string.h>
@@ -14,7 +14,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    // makes the error relative to the weight before pruning
+    // the error nmse becomes relative to the weight before it was pruned
     j->nmse = j->removed + j->nmse * (1 - j->removed);
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
@@ -30,11 +30,11 @@ done:
     return rc;
 }
 
-typedef struct sink { // passes the results of a group of Linears to the emitter
+typedef struct sink { // state of the callback that passes results of Linears to the emitter
     osh_run *r;
     const osh_solving *s;
     const osh_linear_job *jobs; // view
-    const int *which;           // view: index of the Linear of each job
+    const int *which;           // view: which[k] is the index of the Linear of jobs[k]
 } sink;
 
 /* Passes the result of a job to the emitter. Callback for the member `done` of osh_linear_job. */
@@ -71,8 +71,9 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // pruned weights, which are kept until the quantizer has read them
-    /* Pruned weight of each job; data is NULL if the weight was pruned in place. */
+/* pruned weights of a call, which are kept until the quantizer has read them */
+typedef struct pruned {
+    /* Pruned weight of each job. If the weight was pruned in place, its data is NULL. */
     osh_tensor *w;      // own [n]
     int n;
 } pruned;
@@ -83,7 +84,7 @@ static void pruned_deinit(osh_ctx *cx, pruned *x)
     osh_free(cx, x->w);
 }
 
-/* Prunes the weights of the x->n jobs before they are quantized. The Hessian h is not changed. */
+/* Prunes the weights of the x->n jobs before they are quantized. Does not change the Hessian h. */
 static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, const osh_linear *lead,
                               osh_linear_job *jobs, osh_tensor *h)
 {
@@ -118,8 +119,8 @@ done:
     return rc;
 }
 
-/* Completes a job without quantization: the weight is kept, and only the scales of an attention are
- * written. */
+/* Completes a job whose weight is kept without quantization. Only the scales of an attention are
+ * written for it. */
 static osh_status job_keep_weight(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -133,8 +134,8 @@ done:
     return rc;
 }
 
-/* True if no token was routed to the Linear's expert: the diagonal of the Hessian is 0. If the
- * Hessian is on a device, no batch had a row for it. */
+/* True if no token was routed to the Linear's expert. The diagonal of the Hessian is then 0. If the
+ * Hessian is on a device, no rows were added to it. */
 static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h,
                               const osh_stats *stats)
 {
@@ -154,12 +155,14 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
     return osh_modifier_round(cx, &in->recipe->modifiers[lead->modifier], jobs, n);
 }
 
-typedef struct group { // the Linears of one call (schedule/windows.h)
+typedef struct group { // the Linears of one call (schedule/windows.h), and what their solve needs
     const osh_call *call; // view
     const osh_schedule *p; // view
     const osh_linear *lead; // view: first Linear of the call
-    osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
-    /* Copies of h and d, which a solve overwrites; NULL: no later call needs h and d. */
+    /* views: Hessian (h, OSH_SUM_HESSIAN) and shift (d, OSH_SUM_SHIFT) of the input */
+    osh_tensor *h, *d;
+    /* Copies of h and d for the solve, which overwrites them. NULL: no later call needs h and d, so
+     * they are overwritten themselves. */
     osh_tensor *copy[2];  // own
     float *importance;    // own
     pruned x;             // own
@@ -177,8 +180,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     *g = (group){0};
 }
 
-/* Sets the jobs of the call: weights and statistics. The caller frees the group with group_deinit,
- * also after a failure. */
+/* Sets the weights and the statistics in the jobs of the call. The caller must free the group with
+ * group_deinit, even after a failure. */
 static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
                              const osh_call *call)
 {
@@ -241,7 +244,8 @@ done:
     return rc;
 }
 
-/* Frees the group, and the statistics and host copies of weights that no later call needs. */
+/* Frees the group. Also frees the statistics, and the host copies of weights, that no later call
+ * needs. */
 static void group_close(osh_ctx *cx, group *g)
 {
     const osh_weights *w = g->to.s->w;
@@ -283,11 +287,11 @@ done:
     return rc;
 }
 
-/* Solves all groups in one call on the GPU. */
+/* Solves the n groups together, in one call on the GPU. */
 static osh_status groups_gather(osh_ctx *cx, group *of, int n)
 {
     osh_status rc = OSH_OK;
-    osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views of the groups
+    osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views of the members of `of`
     const osh_inputs *in = of->p->in;
     const osh_modifier *m = &in->recipe->modifiers[of->lead->modifier];
     for (int k = 0; k < n; k++)
@@ -298,7 +302,7 @@ done:
     return rc;
 }
 
-/* Solves the calls of a window. of [w->n]: memory for the groups. */
+/* Solves the calls of window w. of [w->n]: memory for their groups. */
 static osh_status window_solve(osh_ctx *cx, const osh_windows *w, group *of, osh_run *r,
                                const osh_solving *s)
 {
@@ -339,7 +343,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const osh_budget *p = r->budget;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
-    bool *todo = NULL; // own [linears]: Linears that are to be solved, also by other ranks
+    /* own [linears]: true if the Linear is to be solved, by this or by another rank */
+    bool *todo = NULL;
     group *groups = NULL; // own
     solving x = {r, s};
     osh_span of = osh_linears_of(p->schedule, s->first, s->n);
@@ -347,8 +352,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                      .mine = solving_mine, .user = &x, .n_threads = osh_threads(cx),
                      .on_gpu = s->w->device, .apart = s->apart}; // own
     OSH_NEW(cx, todo, p->match->n_linears);
-    // waits until the results of earlier subgraphs are written, so a kill loses the solves of only
-    // one subgraph
+    // If the run is killed from here on, only the solves of one subgraph are lost, because all
+    // earlier results are written.
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     for (int i = of.first; i < of.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -358,7 +363,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->learning |= osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
     }
     double share =
-        /* share: fraction of the phase, below 1 if the visit has rounds or segments */
+        /* share: fraction of the phase; it is below 1 if the visit has rounds or segments */
         all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE];
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
@@ -418,7 +423,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->solver->compress(cx, m, &job, 1, NULL, 0));
-    osh_tensor_free(cx, *w), *w = NULL; // the weight is freed, because packing needs only the codes
+    osh_tensor_free(cx, *w), *w = NULL; // packing needs only the codes, so the weight is freed
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);

@@ -1,7 +1,7 @@
 /* stats.c - collects Hessians, other sums, and ranges of inputs. Sums are collected by group of
- * samples (ops/stat.h). The CPU adds samples one by one in order, so the result does not depend on
- * the batch size. A GPU adds a whole batch at a time. Its result does not depend on the batch size
- * either, because the batches of a GPU depend only on the samples of a group. */
+ * samples (ops/stat.h). The CPU adds samples one by one, in their order, so the result does not
+ * depend on the batch size. A GPU adds a whole batch at a time. Its result does not depend on the
+ * batch size, either, because its batches depend only on the samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -19,41 +19,43 @@
 #include "quant/observer.h"
 #include "run/narrow.h"
 
-typedef struct sums {     // statistics of a value; the pointers are own
+typedef struct sums {     // statistics of one value; the pointers are own
     osh_stat *of[OSH_N_SUMS];
-    /* With a GPU: ranges of all samples (osh_stat_sample_ranges), in the GPU's memory. */
+    /* With a GPU: the range of each sample (osh_stat_sample_ranges), in the GPU's memory. */
     osh_tensor *minmax;
 } sums;
 
 enum { MIX_SEED = 42 };
-/* The observers that get a value.
+/* The observers that get the values that are added.
  * LOOK_ALL: all observers.
- * LOOK_FIRST: two-pass observers, in their first pass.
- * LOOK_KEPT: two-pass observers, in their second pass, over the stored values. */
+ * LOOK_FIRST: only two-pass observers, in their first pass.
+ * LOOK_KEPT: only two-pass observers, in their second pass, which reads stored values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
     const osh_budget *plan; // view
-    bool *wanted;         // own [graph values]: true for inputs whose statistics are collected
+    bool *wanted; // own [graph values]: true for inputs of Linears whose statistics are collected
     sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
-    int first, n;         // subgraphs [first, first + n)
-    /* True if inputs and observed values are equal to those in the original model (member `same` of
+    int first, n;         // the statistics are for the subgraphs [first, first + n)
+    /* True if inputs and observed values are the same in the original model (member `same` of
      * osh_pass). */
     bool same;
-    /* True for values of two-pass observers.
+    /* True for values that two-pass observers read.
      * kept: the value is stored between the two passes.
-     * again: the value is computed again, or read again from the activation store. */
+     * again: the value is computed a second time, or read a second time from the activation
+     * store. */
     bool *kept, *again;   // own [graph values]
-    int v0, v1;           // [v0, v1) contains all values of the subgraphs
-    /* Store for values between the two passes of two-pass observers; NULL: none. */
+    int v0, v1;           // the interval [v0, v1) contains all values of the subgraphs
+    /* Store for values that are kept between the two passes of two-pass observers; NULL: none. */
     osh_acts *looks;      // own
-    look look;            // observers that get the values that are now added
-    osh_ranks *ranks;     // view: the ranks that collect groups; NULL: this process collects all
-    int *owner;           // own [v1 - v0]: rank that gets the sums of a value; NULL: rank 0
+    look look;            // the observers that get the values that are added now
+    /* view: the ranks that collect the statistics; NULL: there is only this process */
+    osh_ranks *ranks;
+    int *owner;           // own [v1 - v0]: rank that gets the sums of the value; NULL: rank 0
 };
 
-/* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
+/* Returns the statistics of a value (view), or NULL if the value is outside of [v0, v1). */
 static sums *stats_sums(const osh_stats *s, int value)
 {
     return value >= s->v0 && value < s->v1 ? &s->of[value - s->v0] : NULL;
@@ -64,7 +66,7 @@ static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-/* Makes the arena allocate its next block at the planned address of the statistic. */
+/* Makes the arena allocate its next block at the planned address for a statistic of the value. */
 static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
     int visit = s->plan->in->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
@@ -86,7 +88,7 @@ done:
     return rc;
 }
 
-/* Makes an empty range for each sample in the memory of the GPU. */
+/* Allocates the ranges of all samples of a value in GPU memory. At first, each range is empty. */
 static osh_status stats_new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
     osh_tensor **t = &stats_sums(s, value)->minmax;
@@ -138,7 +140,8 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    /* The second pass of observers reads sample by sample, so single samples are prefetched. */
+    /* The second pass of two-pass observers reads sample by sample, so single samples are
+     * prefetched. */
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders));
 done:
     return rc;
@@ -184,7 +187,7 @@ static void stats_count_cost(const osh_stats *s, double *cost)
 osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
-    double *cost = NULL; // own [v1 - v0]
+    double *cost = NULL; // own [v1 - v0]: work of solving the Linears that read the value
     if (!ranks) goto done;
     s->ranks = ranks;
     OSH_NEW(cx, s->owner, s->v1 - s->v0);
@@ -255,7 +258,7 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     }
     const double *sum = copy ? copy : t->data;
     for (int64_t i = 0; i < t->shape[0]; i++) all += sum[i];
-    if (!(all > 0)) goto done; // *out stays NULL: no tokens ran, or all values were 0
+    if (!(all > 0)) goto done; // *out stays NULL, because no tokens ran or all elements were 0
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
@@ -279,8 +282,8 @@ done:
     return rc;
 }
 
-/* Returns the member `share` of the first Linear of these subgraphs that reads the value and needs
- * a shift. Returns 1 if there is no such Linear. */
+/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
+ * shift. Returns 1 if there are no such Linears. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -290,14 +293,14 @@ static double stats_share(const osh_stats *s, int value)
     return i >= 0 ? s->plan->match->linears[i].share : 1;
 }
 
-typedef struct fed { // a value that is added; the pointers are views
-    /* original: the same value in the original model; NULL: this value does not exist. */
+typedef struct fed { // a value that is added to the statistics; the pointers are views
+    /* x: the value. original: its counterpart in the original model; NULL: there is none. */
     const osh_tensor *x, *original;
     const osh_batch *b;
 } fed;
 
-/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, and the sums are
- * computed from *out. Otherwise sets *out to NULL, and the sums are computed from x->x. */
+/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, from which the sums
+ * are computed. Otherwise sets *out to NULL, and the sums are computed from x->x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
                             const fed *x)
 {
@@ -314,8 +317,8 @@ done:
     return rc;
 }
 
-/* Adds x to the sums and ranges of a value. `original` is the same value in the original model, or
- * NULL if that value does not exist. */
+/* Adds x to the sums and ranges of a value. original: counterpart of x in the original model, or
+ * NULL if there is none. */
 static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_tensor *original, const osh_batch *b)
 {
@@ -358,8 +361,9 @@ done:
     return rc;
 }
 
-/* On a device, adds the rows that are routed to the expert of a value. They are copied together.
- * All of them count as rows of the first sample, because a batch has samples of only one group. */
+/* On a device: copies the rows of x that are routed to the expert of the value, and adds them to
+ * the statistics. All rows count for the first sample, because a batch has samples of only one
+ * group. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                       const osh_batch *b)
 {
@@ -383,8 +387,9 @@ done:
     return rc;
 }
 
-/* Adds only the rows that count: rows of counted tokens (osh_dataset.counted). For an expert that
- * runs only on its routed tokens, rows of zeros do not count. */
+/* Adds the rows of x that count to the statistics of a value. If osh_dataset.counted is not NULL,
+ * only rows of counted tokens count. In a value of an expert that gets only its own tokens, rows of
+ * zeros do not count. */
 static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                      const osh_tensor *original, const osh_batch *b)
 {
@@ -409,9 +414,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    // If both models have the value, its statistics belong to the value of the quantized model. The
-    // pass computes the value of the original model. For routers it may also compute the value of
-    // the quantized model, which must not be counted a second time.
+    // If a value has a counterpart in the original model, its statistics belong to the value of the
+    // quantized model, but the pass computes the counterpart. For routers, the pass may also
+    // compute the value of the quantized model, which must not be counted a second time.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
@@ -442,8 +447,8 @@ done:
     return rc;
 }
 
-/* Runs the second pass of two-pass observers over the stored values, sample by sample. Then frees
- * the store. */
+/* Runs the second pass of two-pass observers: they read the stored values, sample by sample. Then
+ * frees the store. */
 static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
@@ -458,7 +463,7 @@ done:
     return rc;
 }
 
-/* Completes each sum: adds the sum of the last group of samples (ops/stat.h) to the sum of the
+/* Completes all sums: adds the sum of the last group of samples (ops/stat.h) to the sum of the
  * other groups. */
 static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
 {
@@ -489,7 +494,7 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = s->plan;
-    float *minmax = NULL; // own [2, samples]: smallest and largest values
+    float *minmax = NULL; // own [2, samples]: smallest and largest element in each sample
     OSH_TRY(stats_finish_sums(cx, s));
     OSH_TRY(stats_count_ranks(cx, s));
     for (int v = s->v0; s->ranks && v < s->v1; v++)

@@ -1,7 +1,8 @@
-/* times.c - measures the phases of each rank, and compares the ranks. */
+/* times.c - measures the times of the phases on each rank, and compares the ranks. */
 #include "run/times.h"
 
-enum { LEAST_SECONDS = 2 }; // a rank whose passes take less time than this is never called slow
+/* seconds; a rank whose passes take less time than this is never called slow */
+enum { LEAST_SECONDS = 2 };
 
 void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks)
 {
@@ -45,7 +46,7 @@ static double time_speed(const osh_rank_time *t)
 int osh_time_slowest(const osh_rank_time *all, int n, double *speed, double *usual)
 {
     int slow = -1;
-    osh_rank_time others = {.n_tokens = 0}; // sum of the ranks except the slowest
+    osh_rank_time others = {.n_tokens = 0}; // sums over all ranks except the slowest
     for (int k = 0; k < n; k++)
         if (all[k].n_tokens && (slow < 0 || time_speed(&all[k]) < time_speed(&all[slow]))) slow = k;
     for (int k = 0; k < n; k++) {

@@ -15,9 +15,9 @@
 
 /* ---- records of --checkpoint ---- */
 
-/* Writes a record to the profile if the pattern of the --checkpoint item matches this subgraph. The
- * record has the name of the item. If the item has no name, or is a regex, the record also has the
- * name of the subgraph. */
+/* Writes a record to the profile if the pattern of an item of --checkpoint matches the subgraph.
+ * The record has the name of the item. If the item has no name, or if its pattern is a regex, the
+ * record also has the name of the subgraph. */
 static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
 {
     char step[512];
@@ -32,7 +32,7 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
 }
 
 /* Writes to the profile that a stage begins (edge "Start") or ends ("End"). A stage is a range of
- * subgraphs that an item of --checkpoint names. */
+ * subgraphs, and an item of --checkpoint gives its name. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -46,8 +46,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* a resumed run may begin inside of a stage; the record "Start" is then written at the
-         * first subgraph of the run */
+        /* A resumed run may begin inside of a stage. The record "Start" is then written at the
+         * first subgraph of this run. */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -68,7 +68,7 @@ static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph
 
 /* ---- begin and end of a run ---- */
 
-/* Sets the text by which the profile tells runs of the same model apart: recipe or scheme, method,
+/* Sets the text with which the profile distinguishes runs of one model: recipe or scheme, method,
  * quality, pipeline, targets. */
 static osh_status profile_say_method(osh_ctx *cx, const osh_options *opt)
 {
@@ -108,7 +108,7 @@ done:
     return rc;
 }
 
-/* Subtracts the work that an earlier, interrupted run has done from the costs of r->pace. */
+/* Subtracts the work of an earlier, interrupted run from the costs of r->pace. */
 static void pace_forget_done(osh_run *r)
 {
     const osh_budget *p = r->budget;
@@ -123,13 +123,14 @@ static void pace_forget_done(osh_run *r)
             last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
 }
 
-/* Sets r->before. whole: work of the job; left: work that this process has to do. */
+/* Sets r->before, the fraction of the work that is done. whole: work of the job. left: work that
+ * this process has to do. */
 static void pace_set_before(osh_run *r, double whole, double left)
 {
     r->before = whole > 0 && left < whole ? 1 - left / whole : 0;
 }
 
-/* Returns the work of traversals [first, end). */
+/* Returns the work of the traversals [first, end). */
 static double traversals_work(const osh_run *r, int first, int end)
 {
     double work = 0;
@@ -148,7 +149,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     pace_forget_done(r);
     double left = osh_pace_work(&r->pace),
            later = traversals_work(r, s->traversal + 1, s->n_traversals);
-    /* the traversals before the first one of this process were done by an earlier process */
+    /* an earlier process has done the traversals before the first one of this process */
     if (!r->traversed) pace_set_before(r, whole + later, left + later);
     r->traversed = true;
     for (int t = s->traversal + 1; t < s->n_traversals; t++)
@@ -177,7 +178,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     pace_set_before(r, whole, osh_pace_work(&r->pace));
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
-    // the caller of the library may have opened a log file
+    // the log file of the library's caller may be open
     if (!p->in.opt->log_file && !osh_log_has_file(cx)) {
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
@@ -211,16 +212,16 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
     osh_pace_deinit(cx, &r->pace);
-    /* a later measurement with this progress has its own time and speed */
+    /* a measurement that uses this progress later has a time and a speed of its own */
     r->progress.fraction = r->progress.eta_s = 0;
     r->progress.tokens_per_s = r->progress.bytes_per_s = 0;
 }
 
 /* ---- phases and progress ---- */
 
-/* Sets the finished part and the speed of the job. The speed is an amount divided by the time that
- * the whole job would take at the speed of this process. The amount is the number of the job's
- * tokens or, for a job without data, the bytes of the source. */
+/* Sets the finished fraction and the speed of the job. The speed is an amount divided by the time
+ * that the whole job would take at the speed of this process. The amount is the number of the job's
+ * tokens. For a job without data, it is the number of bytes of the source. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;
@@ -228,7 +229,7 @@ static void run_set_rate(osh_run *r, double now)
     double spent = now - r->began, all = spent + p->eta_s;
     bool over = p->work_total > 0 && p->work_done >= p->work_total;
     if ((p->eta_s <= 0 && !over) || all <= 0) return;
-    double left = 1 - r->before; // part of the job's work that is done in `all` seconds
+    double left = 1 - r->before; // fraction of the job's work that takes `all` seconds
     p->fraction = over ? 1 : r->before + left * spent / all;
     if (in->pipeline == OSH_PIPELINE_DATAFREE)
         p->bytes_per_s = left * (double)osh_checkpoint_stored_bytes(in->ck) / all;
@@ -243,7 +244,8 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Sets a mark on the device. Ignores a failure, because the next use of the device reports it. */
+/* Sets a mark on the device, from which a time is measured. Ignores a failure, because the next use
+ * of the device reports it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_device *d = r->plan->in.device;
@@ -251,7 +253,7 @@ static void device_mark_begin(osh_ctx *cx, osh_run *r)
     if (d && d->type->mark_new(cx, d, &r->phase_begin)) osh_error_clear(cx);
 }
 
-/* Adds the GPU's time since device_mark_begin to the current phase. */
+/* Adds the time that has passed on the GPU since device_mark_begin to the current phase. */
 static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
     osh_device *d = r->plan->in.device;
@@ -308,7 +310,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        /* The progress line then shows the time that was needed, not the time left. */
+        /* If work_done is equal to work_total, the progress line shows the time that was needed,
+         * and not the time left. */
         r->progress.work_done = r->progress.work_total = 1;
     run_show(cx, r);
     r->progress.finished = false;

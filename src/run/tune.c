@@ -1,13 +1,13 @@
 /* tune.c - tunes codes, scales and norms of the finished output, so that its predictions become
  * closer to those of the original model (learn/tune.h). If the predictions for held-out samples
- * improve, the tuned tensors replace those of the output. */
+ * improve, the tuned tensors replace the tensors of the output. */
 #include <math.h>
 
 #include "output/tuned.h"
 #include "schedule/tuning.h"
 #include "run/run.h"
 
-typedef struct stored { // tensors of a Linear in the output
+typedef struct stored { // the tensors that the output has for one Linear
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     int8_t *codes;                           // own
@@ -52,8 +52,8 @@ done:
     return rc;
 }
 
-/* Computes *nmse = |w - dq|^2 / |w|^2, row by row. Reads the original weight w from the source; dq:
- * decoded codes. */
+/* Computes *nmse = |w - dq|^2 / |w|^2 of a Linear, row by row. The original weight w is read from
+ * the source, and dq is decoded from the codes in `s`. */
 static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_budget *p,
                                     const osh_linear *l, const stored *s)
 {
@@ -78,7 +78,7 @@ done:
     return rc;
 }
 
-/* Packs the tuned codes of a Linear, and writes the tensors and the new error. */
+/* Packs the tuned codes of a Linear. Writes the tensors and the new error to the output. */
 static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
                                     osh_run *r, int linear)
 {
@@ -130,7 +130,8 @@ done:
     return rc;
 }
 
-/* Shows the progress. Outside of a terminal, prints a line after each eighth of the steps. */
+/* Shows the progress of tuning. If standard error is no terminal, prints a line after each eighth
+ * of the steps. */
 static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
     enum { LINES = 8 };
@@ -152,7 +153,7 @@ static osh_status tune_learn(osh_ctx *cx, osh_run *r)
         osh_tune_new(cx, &t, p->schedule->tune_graph, p->in->ck, &p->in->data, &p->schedule->tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
-    if (rc == OSH_E_NUMERIC) { // a step diverged: the output is not changed
+    if (rc == OSH_E_NUMERIC) { // a step has diverged, so the output is not changed
         osh_log(cx, OSH_LOG_WARN, "tuning ended: %s", osh_error_text(cx));
         osh_error_clear(cx);
         rc = OSH_OK, of.after = INFINITY;
@@ -177,8 +178,8 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!p->schedule->tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
-    /* Keeps `step` below n_steps during tuning, because the live line of a terminal ends with step
-     * n_steps. */
+    /* The live line of a terminal ends with step n_steps, so `step` stays below n_steps during
+     * tuning. */
     r->progress.step = r->progress.n_steps - 1;
     if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);

@@ -1,9 +1,10 @@
 /* batches.c - cuts the samples into batches that run through the model together.
  *
- * On a GPU, a batch consists of whole samples of one group (ops/stat.h) in their order. A batch
- * ends with the last sample of the group, or with the sample that brings it to
- * OSH_DEVICE_BATCH_TOKENS tokens. The last bits of a matrix product depend on the number of its
- * rows. With this rule, they depend only on the samples of the group.
+ * On a GPU, a batch consists of whole samples of one group (ops/stat.h), in their order. A batch
+ * ends with the last sample of the group, or with the sample that brings the batch to
+ * OSH_DEVICE_BATCH_TOKENS tokens. So the batches depend only on the samples of the group. This
+ * matters because the last bits of a matrix product depend on the number of its rows.
+ *
  * On the host, results do not depend on batches. A batch has --batch-size samples, or a few samples
  * for each thread. It may have samples of several groups. If several ranks share the job, a batch
  * has samples of one group, because each group belongs to one rank. */
@@ -17,10 +18,10 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: largest number of samples of a batch for each thread; the values of so few samples
- * fit in the CPU's caches.
- * BATCH_BYTES: largest size of the widest value of a batch, in bytes.
- * THREAD_BYTES: the limit is this size times the number of threads, if that is more than
+/* BATCH_LANES: largest number of samples per thread in a batch. The values of so few samples fit in
+ * the CPU's caches.
+ * BATCH_BYTES: limit for the bytes of the widest value of a batch.
+ * THREAD_BYTES: this size times the number of threads is the limit, if it is more than
  * BATCH_BYTES. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
@@ -38,7 +39,7 @@ static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->in->data;
-    /* own [V]: 1 + index of the last batch in which the token was found; 0: not found yet */
+    /* own [V]: 1 + index of the last batch that has the token; 0: no batch so far */
     int64_t *batch = NULL, V = p->in->graph ? p->in->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)
@@ -51,11 +52,11 @@ done:
     return rc;
 }
 
-/* Returns the number of samples of a batch: --batch-size if the user gave it. Else returns a few
- * samples for each thread, so that all threads are busy for about the same time. Returns 1 on a
- * GPU, if experts are calibrated on their own tokens, and with one thread. Also returns 1 if a
- * batch with one sample for each thread is larger than the limit (BATCH_BYTES) or than the data
- * set. */
+/* Returns the number of samples of a batch. This is --batch-size if the user gave it. Otherwise it
+ * is a few samples for each thread, so that all threads are busy for about the same time.
+ * Returns 1 on a GPU, with one thread, and if experts are calibrated on their own tokens. Also
+ * returns 1 if a batch with one sample for each thread is larger than the limit (BATCH_BYTES), or
+ * if the data set has fewer samples than there are threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -1,6 +1,6 @@
-/* blocks.c - chooses the Linears that learn by block: gradients optimize their codes so that the
- * output of a block of decoder layers stays close to a target. Also lists the inputs, outputs and
- * Linears of the block in a range of nodes. */
+/* blocks.c - chooses the Linears that learn by block. Learning by block optimizes the codes of the
+ * Linears by gradients, so that the output of a block of decoder layers stays close to a target.
+ * Also lists the inputs, outputs and Linears of the block in a range of nodes. */
 #include "schedule/blocks.h"
 
 #include <string.h>
@@ -33,8 +33,8 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns the reason why no Linear can learn by block, or NULL if Linears can. n_users [weights of
- * the graph]: number of Linears that have the weight. */
+/* Returns the reason why no Linear of the model can learn by block, or NULL if Linears can. n_users
+ * [weights of the graph]: number of Linears that use the weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;
@@ -58,8 +58,8 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
     return NULL;
 }
 
-/* Checks that every op between a Linear that learns and the end of the decoder layers has a
- * gradient. */
+/* Checks that gradients can be computed by every op between a Linear that learns and the end of the
+ * decoder layers. */
 static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
 {
     osh_status rc = OSH_OK;
@@ -82,7 +82,7 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
     osh_status rc = OSH_OK;
     const osh_modifier *m = NULL;
     const osh_block_rule *rule = NULL;
-    int *n_users = NULL; // own [weights of the graph]: number of Linears that have the weight
+    int *n_users = NULL; // own [weights of the graph]: number of Linears that use the weight
     for (int i = 0; i < p->match->n_linears && !rule; i++)
         if (block_learns(p, &p->match->linears[i]))
             rule = block_rule_of(p, &p->match->linears[i]),
@@ -137,8 +137,8 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match)
 
 /* ---- the block of a range ---- */
 
-/* True if value v is an output of the block. Then a decoder layer of the range computes v, v
- * depends on solved weights, and a node after the block reads v. */
+/* True if value v is an output of the block in range r. For this, a decoder layer of the range must
+ * compute v, v must depend on solved weights, and a node after the block must read v. */
 static bool block_is_output(const osh_schedule *p, const osh_range *r, int v)
 {
     const osh_value *x = &p->in->graph->values[v];
@@ -167,8 +167,8 @@ void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed)
     }
 }
 
-/* Lists the inputs and outputs of the block. read [values]: the caller passes an array of false;
- * the function sets read[v] to true if a node of the block reads value v. */
+/* Lists the inputs and outputs of the block in *o. read [values]: working memory. All entries are
+ * false before the call; after it, true for values that a node of the block reads. */
 static void block_list_values(osh_block_of *o, const osh_schedule *p, const osh_range *r,
                               bool *read)
 {
@@ -238,8 +238,8 @@ const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of
     return &p->in->recipe->modifiers[p->match->linears[o->linears[0]].modifier];
 }
 
-/* Returns the number of floating-point operations for learning one Linear. Each step computes three
- * matrix products: the output, the gradient of the input and the gradient of the weight. */
+/* Counts three matrix products for each step: the output, the gradient of the input and the
+ * gradient of the weight. */
 double osh_block_flops(const osh_schedule *p, const osh_linear *l)
 {
     const osh_block_rule *rule = block_rule_of(p, l);

@@ -1,5 +1,5 @@
 /* cut.c - adds the values of the original model to the graph, and cuts the graph into subgraphs.
- * Assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
+ * Also assigns each Linear to a subgraph, and decides which passes each subgraph needs. */
 #include "match/cache.h"
 #include "schedule/schedule.h"
 
@@ -10,13 +10,13 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the index of the subgraph of a node, or -1 if no subgraph has the node. Subgraphs are
+/* Returns the index of the subgraph that contains the node, or -1 if there is none. Subgraphs are
  * sorted by their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // finds the first subgraph whose last node is not before `node`
+    while (low < high) { // finds the first subgraph that does not end before `node`
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;
@@ -30,15 +30,14 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
     return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
-/* True if this traversal solves l, and later Linears get inputs that are computed with the new
- * weight of l. */
+/* True if this traversal solves Linear l, and the inputs of later Linears are then computed with
+ * its new weight. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* Sets changed[i] to true if linear_changes is true for the Linear of node i. (A traversal is one
- * forward computation of all samples.) */
+/* Sets changed[i] to true if node i is a Linear for which linear_changes is true. */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -52,7 +51,7 @@ osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *matc
     osh_status rc = OSH_OK;
     // own [nodes of the graph]: true if this traversal changes the weight of the node
     bool *changed = NULL, wanted = false;
-    int *moved = NULL; // own [nodes of the graph]: new index of each node of the graph
+    int *moved = NULL; // own [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
@@ -98,9 +97,9 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
     return osh_modifier_share(&p->in->recipe->modifiers[l->modifier]);
 }
 
-/* Sets l->share, the probability that an element of the Linear's input comes from the quantized
- * model and not from the original model. Fails if another Linear that shares the Hessian has
- * another probability. */
+/* Sets l->share, the probability that an element of the Linear's input is taken from the quantized
+ * model, and not from the original model. Fails if a Linear with the same Hessian needs another
+ * probability. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -118,20 +117,21 @@ done:
     return rc;
 }
 
-/* Chooses the inputs of Linears that are compared with the inputs in the original model. An input
- * is compared if a modifier asks for it and no Linear before it in the same subgraph is solved.
- * Without the second condition, an error would be compensated twice. All statistics of a
- * subgraph are collected before its Linears are solved. So the collected input after a solved
- * Linear still has the error of the subgraph's input, although the solve of this Linear
- * compensates that error. */
+/* Chooses the Linears whose inputs are compared with the inputs in the original model. With this
+ * comparison, a solve compensates the error that earlier subgraphs leave in the input. A modifier
+ * must ask for it.
+ * A Linear is left out if a solved Linear of the same subgraph comes before it. All statistics of a
+ * subgraph are collected before its Linears are solved. So the input of the later Linear still has
+ * the error that the solve of the earlier Linear compensates, and the error would be compensated
+ * twice. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    // changed: own [nodes of the graph]; true if the node has a new weight (note_changed).
-    // compared: own [Linears]; true if the Linear's input is compared.
+    // changed: own [nodes of the graph], set by note_changed. compared: own [Linears], true if the
+    // Linear's input is compared.
     bool *changed = NULL, *compared = NULL;
-    // own [values]: 1 + index of the last subgraph in which a solved Linear changes the value
+    // own [values]: 1 + index of the last subgraph whose solved Linears change the value
     int *moves = NULL;
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->match->n_linears);
@@ -151,8 +151,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    // if the input of one Linear is compared, all Linears that share its statistics are compared,
-    // too
+    // Linears of a subgraph with the same input share its statistics. If the input is compared for
+    // one of them, it is compared for all.
     for (int i = 0; i < p->match->n_linears; i++) {
         osh_linear *l = &match->linears[i];
         l->share = 1;

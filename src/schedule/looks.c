@@ -1,5 +1,5 @@
-/* looks.c - finds the values that two-pass observers read. Such an observer reads each value twice
- * (looks.h). */
+/* looks.c - finds the values that two-pass observers read. A two-pass observer reads each value
+ * twice (looks.h). */
 #include "schedule/looks.h"
 #include "match/cache.h"
 #include "rewrite/passthrough.h"
@@ -19,7 +19,7 @@ static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)
 bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
 
 /* True if the value is in the activation store when the statistics of the range are complete. The
- * store has the inputs of the range. If the visit runs in segments, the store has all values. */
+ * inputs of the range are in the store. If the visit runs in segments, all values are. */
 static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
 {
     int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
@@ -58,8 +58,8 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
     for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
-    /* If both models have a value, observers read the value of the original model. So p->seen must
-     * be true for the original model's value, too. */
+    /* If a value has a counterpart in the original model, observers read the counterpart. So
+     * p->seen must be true for the counterpart, too. */
     for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:

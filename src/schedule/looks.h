@@ -15,13 +15,13 @@
 
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
-/* Finds the values that two-pass observers read.
- * values [graph values] or NULL: the function considers only Linears whose input is in this set. If
- * `values` is NULL, it considers all Linears.
- * kept [graph values] or NULL: set to true for each value that is kept between the two looks.
- * again [graph values] or NULL: set to true for each value that is computed again, or read again
- * from the activation store.
- * All other entries stay unchanged. Returns true if it set an entry. */
+/* Finds the values of range r that two-pass observers read.
+ * values [graph values]: the function considers only Linears whose input is in this set; NULL: all
+ * Linears.
+ * kept [graph values]: set to true for each value that is kept between the two looks; may be NULL.
+ * again [graph values]: set to true for each value that is computed a second time, or read a second
+ * time from the activation store; may be NULL.
+ * Does not change the other entries. Returns true if it set an entry. */
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
                   const bool *values);
 #endif

@@ -1,5 +1,5 @@
-/* range.c - describes the range of a visit (the work on one subgraph): the nodes, Linears, values
- * and weights of the subgraph. */
+/* range.c - describes the range of a visit (the work on one subgraph): the subgraph's nodes,
+ * Linears, values and weights. */
 #include "rewrite/folds.h"
 #include "match/cache.h"
 #include "schedule/range.h"
@@ -36,8 +36,8 @@ static void range_widen(int *first, int *end, int i)
     if (i >= *end) *end = i + 1;
 }
 
-/* Finds the first and the last Linear, value and weight of the range. Later loops over a range use
- * these bounds, because a model with experts has very many of each. */
+/* Finds bounds of the indices of the range's Linears, values and weights. Loops over a range use
+ * these bounds, because a model with experts has very many Linears, values and weights. */
 static void range_find_ends(osh_range *r, const osh_schedule *p)
 {
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);

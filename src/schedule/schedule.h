@@ -1,6 +1,6 @@
-/* schedule.h - the schedule of a run: its subgraphs, the batches of samples, and the visit of each
- * subgraph. A visit is all work on one subgraph: its weights are loaded, its passes run, its
- * Linears are solved. */
+/* schedule.h - declares the schedule of a run: its subgraphs, the batches of samples, and the visit
+ * of each subgraph. A visit is all work on one subgraph: its weights are loaded, its passes run,
+ * its Linears are solved. */
 #ifndef OSH_SCHEDULE_H
 #define OSH_SCHEDULE_H
 #include "graph/exec.h"
@@ -8,52 +8,54 @@
 #include "rewrite/rewrites.h"
 #include "solver/tune.h"
 
-/* Three ways to give values to the second pass of two-pass observers (looks.h).
- * RAM, DISK: the values are kept in memory or on the disk.
- * AGAIN: the values are computed again. */
+/* Three ways in which two-pass observers get values for their second pass (looks.h).
+ * RAM, DISK: the values are kept in memory or on the disk after the first pass.
+ * AGAIN: the values are computed a second time. */
 typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look;
 
 typedef struct osh_pass { // decisions about the passes over one subgraph
-    bool observe;   // true if statistics of Linears are collected
-    bool propagate; // true if a pass computes the outputs, because a later subgraph is observed
-    /* True if one pass both observes and computes the outputs, because later subgraphs use no
-     * changed weights. */
+    bool observe;   // true if statistics of the subgraph's Linears are collected
+    /* true if a pass computes the outputs of the subgraph, because a later subgraph is observed */
+    bool propagate;
+    /* True if the pass that observes also computes the outputs of the subgraph. This is possible if
+     * later subgraphs need no outputs of changed weights. */
     bool merged;
-    bool same;      // true if inputs and observed values are equal to those of the original model
-    bool fold;      // true if factors are computed and folded into weights before all other passes
-    bool block;     // true if some Linears learn from the output of a block of layers (blocks.h)
+    bool same;      // true if the inputs and the observed values are the same in the original model
+    bool fold;      // true if the first pass computes factors that are folded into weights
+    /* true if Linears of the subgraph learn from the output of a block of layers (blocks.h) */
+    bool block;
 } osh_pass;
 
-typedef struct osh_peaks { // peaks or budgets in bytes; a budget of INT64_MAX is unlimited
+typedef struct osh_peaks { // peaks or budgets in bytes; INT64_MAX: no budget
     int64_t device, host, scratch; // device memory, host memory, scratch files
 } osh_peaks;
 
 typedef struct osh_phases { // decisions about the steps of a visit
-    /* true if the subgraph runs in segments; the Linears of a segment read the same value */
+    /* true if the subgraph runs in segments; all Linears of a segment read the same value */
     bool segments;
-    bool prefetch;       // true if this visit reads the first weights of the next visit
-    bool prefetch_device; // true if the prefetched weights are also copied to the device
-    /* True if small Linears are solved in parallel: on the host one on each thread, on a GPU
-     * several together. */
+    bool prefetch; // true if this visit already reads weights for the first pass of the next visit
+    bool prefetch_device; // true if these prefetched weights are also copied to the device
+    /* True if small Linears are solved in parallel. On the host, each thread solves one. A GPU
+     * solves several together. */
     bool apart;
-    /* True if copies run during computation: the values of the next batch are copied to the GPU,
-     * and the values of the previous batch are copied back. */
+    /* True if copies run during computation. While a batch runs, the values of the next batch are
+     * copied to the GPU, and the values of the previous batch are copied back. */
     bool values_ahead;
-    int n_rounds;        // number of passes that observe
+    int n_rounds;        // number of passes that collect statistics
     /* Limit for the bytes of the Hessians that one pass collects; 0: one pass collects all
      * Hessians. */
     int64_t round_bytes;
 } osh_phases;
 
-/* A visit (the work on one subgraph): the decisions about its steps, and its memory. */
+/* A visit (the work on one subgraph): decisions about its steps, and its memory. */
 typedef struct osh_visit {
     osh_phases how;
     /* Peak bytes of the weights, of the statistics, and of the live values (which later subgraphs
      * read). */
     int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
-    osh_peaks peak;      // host: includes prefetched weights, but not osh_memory.base_bytes
-    /* Peaks while small Linears are solved in parallel; 0: no Linears are solved in parallel. */
+    osh_peaks peak;      // member host: counts prefetched weights, but not osh_memory.base_bytes
+    /* Peaks while small Linears are solved in parallel; 0: they are not solved in parallel. */
     osh_peaks apart;
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
@@ -64,93 +66,96 @@ typedef struct osh_schedule {
     const osh_rewrites *rewrites; // view
     osh_partition *parts;    // own: the subgraphs; NULL: the model has no graph
     osh_pass *passes;        // own [parts->n]
-    /* Number of traversals of --pipeline independent (plan/traversals.h). 0: one traversal serves
+    /* Number of traversals with --pipeline independent (plan/traversals.h). 0: one traversal serves
      * all modifiers. */
     int n_traversals;
-    /* If n_traversals > 0: index of the current traversal, and index of the modifier that the
-     * traversal serves. */
+    /* Only if n_traversals > 0: index of the current traversal, and index of the modifier that it
+     * serves. */
     int traversal, modifier;
     osh_visit *visits; // own [n_visits]; budget/memory.c chooses the steps of each visit
     int n_visits;
-    osh_look looks; // how two-pass observers get values again; budget/memory.c chooses
+    osh_look looks; // how two-pass observers get values a second time; budget/memory.c chooses
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     /* batch_size: largest number of samples in a batch.
-     * batch_tokens: tokens of the largest batch. */
+     * batch_tokens: largest number of tokens in a batch. */
     int64_t batch_size, n_batches, batch_tokens;
-    int64_t looked_up;       // number of different tokens of each batch, summed over all batches
+    int64_t looked_up;       // sum over all batches of the number of different tokens in the batch
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
-    bool apart;  // true if no Linears run as one kernel with their glu (osh_exec_span.joins)
-    bool rounds; // true if Linears read rounded copies of their inputs when the model runs
-    /* True if the outputs of Linears are rounded, too. Experts then run on all tokens. */
+    /* true if no Linears gate and up run as one kernel with their glu (osh_exec_span.joins) */
+    bool apart;
+    bool rounds; // true if the model rounds the inputs of Linears when it runs
+    /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */
     bool all_rows;
-    /* settings of the tuning after all solves (tuning.h); no tuning if `steps` is 0 */
+    /* settings of the tuning after all solves (tuning.h); if `steps` is 0, there is no tuning */
     osh_tune_rule tune;
-    /* The graph that tuning runs: it has no added nodes of the original model. Its weights have the
-     * same indices as in in->graph. NULL: no tuning. */
+    /* The graph that tuning runs. It is without the nodes of the original model that were added to
+     * in->graph. Its weights have the same indices as in in->graph. NULL: no tuning. */
     osh_graph *tune_graph;   // own
-    /* Reason why `quality best` does not tune; NULL if the run tunes or the user does not ask for
-     * tuning. */
+    /* Reason why `quality best` does not tune. NULL if the run tunes, or if tuning is not asked
+     * for. */
     char *tune_not;          // own
 } osh_schedule;
 
-/* True if inputs of later Linears are computed with the new weight of `l` after its solve. */
+/* True if, after the solve of Linear l, the inputs of later Linears are computed with its new
+ * weight. */
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
 /* Returns the bits OSH_STAT_* of the statistics that the Linear needs in this traversal. */
 static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
 }
-/* Returns the bytes of the Hessian of the Linear's input, plus the bytes of its shift if l->shift
- * is set. */
+/* Returns the bytes of the Hessian of the Linear's input. If l->shift is true, adds the bytes of
+ * the shift. */
 static inline int64_t osh_hessian_size(const osh_linear *l)
 {
     return l->I * l->I * (int64_t)sizeof(float) * (1 + l->shift);
 }
-/* True if another traversal collects the statistics of the Linear. */
+/* True if another traversal than the current one collects the statistics of the Linear. */
 static inline bool osh_wants_elsewhere(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal && l->wants;
 }
-/* True if this traversal computes the factors of the fold. */
+/* True if the current traversal computes the factors of fold f. */
 static inline bool osh_fold_is_here(const osh_schedule *p, const osh_fold *f)
 {
     return !p->n_traversals || f->modifier == p->modifier;
 }
-/* True if an earlier traversal solved the Linear, and this traversal computes with its new
- * weight. */
+/* True if an earlier traversal has solved the Linear, so that the current traversal computes with
+ * its new weight. */
 static inline bool osh_is_done_before(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal >= 0 && l->traversal < p->traversal &&
            osh_linear_propagates(p->match, l);
 }
-/* True if this traversal computes the factors of the fold in one of the subgraphs [subgraph,
- * subgraph + n_subgraphs). */
+/* True if the current traversal computes the factors of fold f, and the fold is in one of the
+ * subgraphs [subgraph, subgraph + n_subgraphs). */
 static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int subgraph,
                                int n_subgraphs)
 {
     return osh_fold_is_here(p, f) && f->subgraph >= subgraph &&
            f->subgraph < subgraph + n_subgraphs;
 }
-/* True if the factors are known for all folds that this traversal computes in the subgraphs
- * [subgraph, subgraph + n_subgraphs). */
+/* True if the factors of all folds in the subgraphs [subgraph, subgraph + n_subgraphs) are known.
+ * Only folds of the current traversal count. */
 bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs);
-/* Sets the members `seen` and `looks_twice` of p. (In looks.c.) */
+/* Sets the members `seen` and `looks_twice` of p. (The function is in looks.c.) */
 osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p);
-/* Adds the original model's values to the graph if a modifier compares with the original model, and
- * updates the nodes of Linears. Must be called before osh_plan_cut. (In cut.c.) */
+/* If a modifier compares with the original model, adds the values of the original model to the
+ * graph, and updates the nodes of the Linears. Must be called before osh_plan_cut. (The function is
+ * in cut.c.) */
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
 /* Cuts the graph into subgraphs at the targets, or at the decoder layers if `targets` is empty.
- * Assigns Linears and folds to subgraphs, and sets p->passes. (In cut.c.) */
+ * Assigns Linears and folds to subgraphs, and sets p->passes. (The function is in cut.c.) */
 osh_status osh_plan_cut(osh_ctx *cx, osh_schedule *p, osh_matching *match, osh_rewrites *rewrites,
                         const osh_strs *targets, int64_t per_subgraph);
-/* Sets p->passes from the statistics that Linears and folds need. (In cut.c.) */
+/* Sets p->passes from the statistics that Linears and folds need. (The function is in cut.c.) */
 osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p);
 osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs);
-int osh_subgraph_of(const osh_schedule *p, int node); // returns -1 if no subgraph has the node
-/* osh_plan_batches makes batches of `size` samples. With a GPU, the function ignores `size` and
- * uses OSH_DEVICE_BATCH_TOKENS. osh_plan_batch_size returns --batch-size, or a suitable size if the
- * user does not give this option. (In batches.c.) */
+int osh_subgraph_of(const osh_schedule *p, int node); // returns -1 if no subgraph contains the node
+/* osh_plan_batches makes batches of `size` samples. On a GPU, it ignores `size` and uses
+ * OSH_DEVICE_BATCH_TOKENS. osh_plan_batch_size returns --batch-size, or a suitable size if the user
+ * does not give this option. (The functions are in batches.c.) */
 osh_status osh_plan_batches(osh_ctx *cx, osh_schedule *p, int64_t size);
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
 static inline int64_t osh_batch_tokens(const osh_schedule *p, int64_t batch)
@@ -158,15 +163,16 @@ static inline int64_t osh_batch_tokens(const osh_schedule *p, int64_t batch)
     const int64_t *at = p->batch_at + batch;
     return p->in->data.offsets[at[1]] - p->in->data.offsets[at[0]];
 }
-/* True if the samples of some batch run in parallel, each on one thread (osh_exec_by_sample). */
+/* True if the samples of any batch run in parallel, one on each thread (osh_exec_by_sample). */
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
-/* Smallest number of tokens at which a batch on a GPU ends; a batch also ends with the last sample
- * of a group. A GPU adds to a Hessian batch by batch, so this number influences the bytes of the
- * output. */
+/* A batch on a GPU ends when it has at least this number of tokens. It also ends with the last
+ * sample of a group. A GPU adds to a Hessian batch by batch, so this number influences the bytes of
+ * the output. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* Returns the end of the batch that begins with sample `first`, without regard to groups. */
+/* Returns the end of the batch that begins with sample `first`, if the groups of samples are
+ * ignored. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 #endif

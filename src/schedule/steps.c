@@ -1,6 +1,6 @@
-/* steps.c - stores the steps of a visit compactly. One array has the sets of values of all steps,
- * each as a list of indices. Another array has the flags of nodes of all steps. osh_steps_at writes
- * the sets of one step into arrays with an entry for each value of the graph.
+/* steps.c - stores the steps of a visit compactly. The sets of values of all steps are in one
+ * array, each as a list of indices. The flags of nodes of all steps are in another array.
+ * osh_steps_at writes the sets of one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
  *   values   in, out, consume and values of step 0 | the same for step 1 | ...
@@ -14,10 +14,11 @@
 enum { IN, OUT, CONSUME, VALUES, N_SETS };
 
 typedef struct stored { // a step in the list
-    osh_step step;      // the members of the step; its arrays are not used
+    osh_step step;      // the members of the step; the pointers to arrays are not used
     bool has_values, has_run, has_routed;
     size_t set[N_SETS + 1]; // set k consists of values[set[k]] to values[set[k + 1] - 1]
-    /* index in osh_steps.nodes of the first flag of `run`; the flags of `routed` follow */
+    /* index in osh_steps.nodes of the first flag of `run`; the flags of `routed` follow these
+     * flags */
     size_t nodes;
 } stored;
 
@@ -29,10 +30,10 @@ struct osh_steps {
     size_t n_values, values_room;
     bool *nodes;    // own [nodes_room]
     size_t n_nodes, nodes_room;
-    /* The first N_SETS arrays are the sets of the step `at`. All entries of the other arrays are
-     * false, unless a caller uses them. */
+    /* The arrays 0 to N_SETS - 1 are the sets of step number `at`. In all other arrays, entries are
+     * false while no caller uses them. */
     bool *set[OSH_STEP_LISTS]; // own [graph values]
-    int *numbers;      // own [graph values]: all -1 unless a caller uses it
+    int *numbers;      // own [graph values]: all entries are -1 while no caller uses them
     int at;            // index of the step that osh_steps_at returned last; -1: none
     osh_step now;      // the step that osh_steps_at returned last
 };
@@ -82,7 +83,7 @@ const char *osh_step_name(osh_step_kind kind)
     return names[kind];
 }
 
-/* Sets the entries of s->set for the values of step s->at to `on`. */
+/* Sets s->set[k][v] to `on` for each value v of set k of the step s->at, for all k. */
 static void steps_mark(osh_steps *s, bool on)
 {
     const stored *t = &s->of[s->at];
@@ -117,7 +118,8 @@ void osh_steps_begin(osh_steps *s, const osh_range *r)
     s->r = *r, s->at = -1, s->n = 0, s->n_values = s->n_nodes = 0;
 }
 
-/* Makes room for `more` elements in an array that has n elements. *room: allocated elements. */
+/* Makes room for `more` elements in an array that has n elements. *room: number of elements that
+ * are allocated. */
 static osh_status steps_grow(osh_ctx *cx, void **array, size_t *room, size_t n, size_t more,
                              size_t element_bytes)
 {
@@ -132,8 +134,7 @@ done:
     return rc;
 }
 
-/* Appends to s->values the indices of the values that are in the set and in the range of the
- * visit. */
+/* Appends the values v with set[v] that are in the range of the visit to s->values. */
 static osh_status steps_add_set(osh_ctx *cx, osh_steps *s, const bool *set)
 {
     osh_status rc = OSH_OK;
@@ -186,11 +187,11 @@ done:
     return rc;
 }
 
-/* If `s` is the fold pass over the whole range, sets want[w] to true for the weights that are
- * multiplied by factors. All later passes of the visit then use the multiplied weights. */
+/* If the step `s` is the fold pass over the whole range, sets want[w] to true for the weights that
+ * the folds multiply. The later passes of the visit then use the multiplied weights in memory. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    // true if the step has all nodes of the range; else the fold reads the weights from the
+    // true if the step has all nodes of the range; otherwise the fold reads the weights from the
     // checkpoint
     bool whole = s->n == r->n_nodes;
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)

@@ -1,11 +1,12 @@
-/* stream.c - chooses the Linears that a stream (stream.h) rounds in bands, and the number of rows
- * of a band. */
+/* stream.c - chooses the Linears that a stream (stream.h) rounds in bands of rows, and the number
+ * of rows of a band. */
 #include "schedule/stream.h"
 
 #include "quant/observer.h"
 #include "rewrite/folds.h"
 
-/* Largest size in bytes of a band that must have more than one row (osh_band_unit). */
+/* Largest number of bytes of the rows that must be rounded together (osh_band_unit). If they have
+ * more bytes, a stream does not round the Linear in bands. */
 enum { BAND_MOST = 64 << 20 };
 
 int64_t osh_band_unit(const osh_linear *l)
@@ -40,10 +41,10 @@ bool osh_stream_takes(const osh_schedule *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* A stream rounds the weight as it is stored in the checkpoint. So it cannot round a weight
-     * into which factors are folded. */
+    /* A stream rounds the stored elements of a weight, so it cannot round a weight with folded
+     * factors. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
-    // the mask of a pruner needs the whole weight
+    // a pruner needs the whole weight to make its mask
     if (l->prune.modifier >= 0) return false;
     if (!osh_observer_by_rows(a)) return false;
     if (!a->present || !p->in->recipe->modifiers[l->modifier].type->solver->by_rows ||

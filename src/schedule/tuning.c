@@ -5,11 +5,11 @@
 #include <string.h>
 
 
-/* Largest number of floating-point operations that `quality best` spends on tuning. A CPU needs
- * minutes for them. */
+/* Largest number of floating-point operations that `quality best` spends on tuning. This number
+ * takes a CPU some minutes. */
 #define MOST_WORK 2e13
-/* Limits of tuning with `quality best`.
- * MOST_PASSES: largest number of passes over the samples.
+/* Limits for tuning with `quality best`.
+ * MOST_PASSES: largest number of passes over all samples.
  * LEAST_ROWS: smallest number of samples. */
 enum { MOST_PASSES = 7, LEAST_ROWS = 128 };
 
@@ -84,8 +84,8 @@ done:
     return rc;
 }
 
-/* For `quality best`: limits the number of steps to MOST_PASSES passes over the samples. Returns
- * the reason why the run does not tune, or NULL if it tunes. */
+/* For `quality best`: limits the number of tuning steps to MOST_PASSES passes over the samples.
+ * Returns the reason why the run does not tune, or NULL if it tunes. */
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;

@@ -1,5 +1,5 @@
-/* visit.c - makes the list of the steps of a visit (the work on one subgraph): chooses the nodes,
- * inputs and outputs of each step. */
+/* visit.c - makes the list of the steps of a visit (the work on one subgraph). It chooses the
+ * nodes, inputs and outputs of each step. */
 #include "schedule/visit.h"
 #include "graph/routed.h"
 #include "schedule/blocks.h"
@@ -14,31 +14,33 @@ typedef struct walk {
     const osh_schedule *p;
     const osh_graph *g;
     const osh_visit_state *done;
-    osh_steps *to; // view: the list to which steps are added
+    osh_steps *to; // view: the list of steps that is made
     osh_range r;
-    bool plain;   // true if the second pass over the range also uses the original weights
-    /* True if the first pass also computes the original model's outputs, so that the pass with
-     * solved weights need not. */
+    bool plain;   // true if the second pass over the range runs with the original weights, too
+    /* True if the first pass also computes the outputs of the original model, so that the pass with
+     * solved weights need not compute them. */
     bool carries;
     bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
-    /* True for nodes that run only on the rows of their expert. Used in the pass with solved
+    /* True for nodes that run only on the rows of their expert. Used for the pass with solved
      * weights. */
     bool *routed; // own [r.n_nodes]
-    /* [graph values] The first Linear that needs statistics of the value, as the index of its node;
-     * -1: none. */
+    /* [graph values] Index of the node of the first Linear that needs statistics of the value; -1:
+     * none. */
     int *wanted;
     int *last; // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1: none
-    /* Each array has an entry for each value of the graph.
+    /* Each of these arrays has an entry for each value of the graph.
      * want: true if the pass computes the value.
      * stats: true if statistics of the value are collected.
-     * shift: true if the value is compared with the value of the original model.
-     * keep: true if the store keeps the value.
+     * shift: true if the value is compared with its counterpart in the original model.
+     * keep: true if the activation store keeps the value.
      * in, out, consume: as in osh_step. */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    /* [graph values] True for values of which two-pass observers take the first look. */
+    /* [graph values] True for values at which two-pass observers take their first look. */
     bool *look;
-    bool *target; // [graph values] true for targets of a block
-    bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
+    bool *target; // [graph values] true for targets of the block (blocks.h)
+    /* [graph values] true for values of the original model that are mixed with inputs of the
+     * block */
+    bool *mixed;
 } walk;
 
 static bool value_is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
@@ -76,8 +78,8 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Resets the lists for the next visit. Only entries of values of the range can be set, so the
- * others need no reset. */
+/* Clears the shared lists for the next visit. Only entries of values of the range can be set, so
+ * only these are cleared. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; i < OSH_STEP_LISTS; i++) walk_clear(w, osh_steps_list(w->to, i));
@@ -99,21 +101,22 @@ static bool walk_runs(const walk *w, int node) // node: index in the graph
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
-/* Returns the router's output that lists the rows of v, if v is a value of an expert that a GPU
- * computes only for its routed rows. Otherwise returns -1. */
+/* If a GPU computes value v only for the rows that are routed to its expert, returns the router's
+ * output that lists these rows. Otherwise returns -1. */
 static int walk_route_of(const walk *w, int v)
 {
     int from = w->p->in->by_route && w->p->in->on_device ? osh_routed_from(w->g, v) : -1;
     return from >= 0 ? osh_routed_route(w->g, from) : -1;
 }
 
-/* Returns the router's output that node i needs in addition to its inputs, or -1. */
+/* Returns the router's output that node i needs in addition to its inputs, or -1 if it needs
+ * none. */
 static int walk_route_for(const walk *w, int i)
 {
     return walk_runs(w, i) ? walk_route_of(w, w->g->nodes[i].out[0]) : -1;
 }
 
-/* Sets w->last to the last node that runs and reads each value. Must be called after
+/* Sets w->last of each value to the last node that runs and reads the value. Must be called after
  * walk_choose_nodes, which chooses the nodes that run. */
 static void visit_find_last(walk *w)
 {
@@ -127,13 +130,13 @@ static void visit_find_last(walk *w)
     }
 }
 
-/* True if node `first` or a later node of the range runs and reads v. */
+/* True if v is read by a node of the range that runs and that is not before node `first`. */
 static bool walk_reads_from(const walk *w, int first, int v)
 {
     return w->last[v - w->r.v0] >= first;
 }
 
-/* Sets values[v] to true for each value v that is observed for the statistics `stats`. */
+/* Sets values[v] to true for each value v that must be observed for the statistics in `stats`. */
 static void walk_add_observed(const walk *w, bool *values, const bool *stats)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -155,8 +158,8 @@ static void walk_add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
-/* Sets w->want for the outputs of routers. A run counts the tokens of each expert (run/coverage.h)
- * while it collects statistics. */
+/* Sets w->want for the outputs of all routers of the range, because a run counts the tokens of each
+ * expert (run/coverage.h) while it collects statistics. */
 static void walk_want_routes(walk *w)
 {
     for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
@@ -164,7 +167,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Adds to w->in the router's outputs that list the rows of the values and inputs of the step. */
+/* Adds router outputs to the inputs w->in of a step with nodes [first, first + n). These outputs
+ * list the rows of values of experts that the step computes or reads. */
 static void walk_add_routes(walk *w, int first, int n)
 {
     for (int i = first; i < first + n; i++) {
@@ -178,7 +182,7 @@ static void walk_add_routes(walk *w, int first, int n)
 }
 
 /* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step, to the values
- * that its nodes and its statistics need from outside the step. */
+ * from outside the step that its nodes and its statistics need. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -195,7 +199,7 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* The model for which a pass computes the outputs of a subgraph. OF_BOTH: both models have the same
+/* The model whose outputs of a subgraph a pass computes. OF_BOTH: both models have the same
  * outputs, or one pass computes the outputs of both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
@@ -209,17 +213,17 @@ static void walk_want_live_out(walk *w, whose which)
     for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
 }
 
-/* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
- * expert. Only nodes of the same expert may read the output of such a node. The last of them is the
- * node `moe_combine` of the expert, which must run, too. */
+/* For the pass with solved weights: chooses the nodes that run only on the rows that are routed to
+ * their expert. The output of such a node may be read only by nodes of the same expert. The last of
+ * them, the node `moe_combine` of the expert, must run, too. */
 static void walk_choose_routed(walk *w)
 {
-    if (w->p->all_rows) return; // all entries of w->routed are false here
+    if (w->p->all_rows) return; // no entry of w->routed is true
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
-/* Sets s->routed for the nodes that walk_choose_routed chose. These nodes also need the output of
- * the router, which selects their rows, so it is added to the inputs of the step. */
+/* Sets s->routed for the nodes that walk_choose_routed chose. These nodes also read the output of
+ * the router, which selects their rows. So this output is added to the inputs of the step. */
 static void walk_take_routed(walk *w, osh_step *s)
 {
     s->routed = w->routed + (s->first - w->r.first);
@@ -243,7 +247,7 @@ static osh_status walk_add(osh_ctx *cx, walk *w, osh_step_kind kind, const osh_s
     return osh_steps_add(cx, w->to, &t);
 }
 
-/* Adds a step for the weights of nodes [first, first + n). */
+/* Adds a step of this kind for nodes [first, first + n), without values. */
 static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int first, int n)
 {
     return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
@@ -258,10 +262,10 @@ static bool walk_solved(const walk *w, const bool *values)
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
-/* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Inputs
- * are chosen whose statistics are still needed (wanted[input] >= from), as long as their Hessians
- * fit in round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to
- * the end of the range. */
+/* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Takes
+ * inputs whose statistics are still needed (wanted[input] >= from), as long as their Hessians fit
+ * in round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to the
+ * end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -280,9 +284,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Adds the first look of two-pass observers (looks.h) at values that the store does not keep. The
- * next pass of the subgraph is their second look, and also collects all other statistics. If n is
- * 0, the observers look at inputs of the range. */
+/* Adds a pass for the first look of two-pass observers (looks.h), at values that are not kept
+ * between the looks. The next pass of the subgraph has their second look, and collects all other
+ * statistics. If n is 0, no node runs, and the observers look at values in the activation store. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -306,7 +310,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
     /* over: true if no later pass reads the inputs of the range.
-     * again: true if a later pass, or learning by block, reads the inputs again after the last
+     * again: true if a later pass, or learning by block, reads these inputs after the last
      * round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (walk_solved(w, w->stats) && !outputs) goto done;
@@ -327,15 +331,16 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     }
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
-    // except in the last round, the weights in memory stay unchanged, because later rounds need the
-    // original weights
+    // Later rounds need the original weights, so the weights in memory stay unchanged until the
+    // last round.
     s = (osh_step){.keep = !last};
     OSH_TRY(walk_add(cx, w, OSH_STEP_SOLVE, &s, w->stats));
 done:
     return rc;
 }
 
-/* Adds a pass of the original model's nodes, for a subgraph whose Linears are all solved. */
+/* Adds a pass of the original model's nodes. It is needed if all Linears of the subgraph are
+ * already solved. */
 static osh_status walk_original(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
@@ -364,7 +369,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    // the mixed values become inputs of the step, so that the store may free them after the step
+    // if the mixed values are inputs of this step, the store may free them after the step
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
@@ -395,8 +400,8 @@ done:
 
 /* ---- segments of a subgraph ---- */
 
-/* Returns node i. If node i belongs to the original model, returns the next node instead, which is
- * the same node of the quantized model. */
+/* Returns node i. If node i belongs to the original model, returns its counterpart in the quantized
+ * model instead, which is the next node. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
@@ -405,8 +410,8 @@ static const osh_node *quantized_of(const walk *w, int i)
 
 static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, OSH_OP_LINEAR); }
 
-/* Returns the index of the first node after the segment that begins at node `first`. A segment has
- * one group of Linears that read the same value, and ends before the next group. */
+/* Returns the index of the first node after the segment that begins at node `first`. A segment
+ * begins with Linears that read the same value, and ends before the next Linear. */
 static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
@@ -418,9 +423,8 @@ static int walk_segment_end(const walk *w, int first)
     return i;
 }
 
-/* Sets w->stats for the inputs of Linears in nodes [first, end). Omits inputs whose statistics are
- * not needed, and inputs whose statistics an earlier segment collects. Returns false if no input is
- * left. */
+/* Sets w->stats for the inputs of Linears in nodes [first, end). Leaves out inputs whose statistics
+ * are not needed, or are collected by an earlier segment. Returns false if no input is left. */
 static bool walk_segment_stats(walk *w, int first, int end)
 {
     bool any = false;
@@ -434,7 +438,7 @@ static bool walk_segment_stats(walk *w, int first, int end)
     return any;
 }
 
-/* True if a Linear at node `end` or later needs a statistic that is computed from v. */
+/* True if a Linear at node `end` or later needs a statistic that is computed from value v. */
 static bool statistic_waits_for(const walk *w, int end, int v)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -451,11 +455,12 @@ static bool statistic_waits_for(const walk *w, int end, int v)
     return w->wanted[v] >= end && walk_observed(w, v) == v;
 }
 
-/* Sets w->keep for the values that must be in the store after a segment that ends at node `end`.
- * Later nodes of this pass, a later pass, or later subgraphs read such values. */
+/* Sets w->keep for the values that must stay in the activation store after a segment that ends at
+ * node `end`. These are values that later nodes of this pass, a later pass, or later subgraphs
+ * read. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    // true if a second pass over the range, with the solved weights, follows
+    // true if a second pass over the range follows, with the solved weights
     bool twice = first_way && w->r.propagate && !w->r.merged;
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
@@ -479,7 +484,7 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (walk_solved(w, w->stats)) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    // this step runs no nodes, and only collects statistics of inputs
+    // this step runs no nodes, and only collects statistics from values in the activation store
     osh_step s = walk_make_step(w, first, 0, w->stats);
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
@@ -514,7 +519,7 @@ done:
 
 /* Adds the steps of one pass over the range in segments. first_way: true for the pass with the
  * original weights, false for the pass with the solved weights. The pass with the original weights
- * collects statistics and computes the original model's values. */
+ * also collects statistics, and computes the values of the original model. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -543,9 +548,10 @@ done:
 
 /* ---- the fold pass ---- */
 
-/* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
- * at node `end`. (The fold pass collects statistics for factors.) Later nodes of the pass read
- * these values, or the store had them before the pass as inputs or outputs of the range. */
+/* Sets w->keep for the values that must stay in the activation store after a segment of the fold
+ * pass that ends at node `end`. (The fold pass collects statistics for factors.) These are values
+ * that later nodes of the pass read, and inputs or outputs of the range that were in the store
+ * before the pass. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {
@@ -609,7 +615,8 @@ osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .done = done, .to = to, .r = osh_range_at(p, index)};
     const osh_phases *how = &p->visits[index].how;
-    w.plain = !w.r.observe; // if the range is not observed, its weights do not change
+    /* true if no Linear of the range has statistics, so that no weight of the range changes */
+    w.plain = !w.r.observe;
     if (walk_solved(&w, NULL)) {
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;

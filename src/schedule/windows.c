@@ -1,6 +1,6 @@
-/* windows.c - finds the calls and windows of a solve (windows.h). On the host, a window has
- * consecutive calls of similar size. On a GPU, a window has calls with equal shapes from the whole
- * range. These calls are not consecutive, because a layer has Linears of different shapes. */
+/* windows.c - finds the calls and windows of a solve (windows.h). On the host, the calls of a
+ * window are consecutive and have similar sizes. On a GPU, the calls of a window have equal shapes.
+ * They may be anywhere in the range, because the Linears of a layer have different shapes. */
 #include "schedule/windows.h"
 
 static bool windows_done(const osh_windows *w, int linear)
@@ -8,8 +8,8 @@ static bool windows_done(const osh_windows *w, int linear)
     return w->taken[linear - w->of.first] || (w->done && w->done(w->user, linear));
 }
 
-/* True if the Linear may be the first one of a call. Then the Linear needs statistics, the
- * statistics are complete, and the Linear is neither solved nor in another call. */
+/* True if the Linear may be the first one of a call. It must need statistics, and these must be
+ * complete. It must neither be solved nor be in another call, and this process must solve it. */
 static bool windows_has(const osh_windows *w, int linear)
 {
     const osh_linear *l = &w->p->match->linears[linear];
@@ -20,7 +20,7 @@ static bool windows_has(const osh_windows *w, int linear)
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           /* true if both Linears learn by block, or neither does */
+           /* true if both Linears learn by block, or if neither does */
            !((l->wants ^ lead->wants) & OSH_STAT_BLOCK);
 }
 
@@ -32,7 +32,8 @@ static void call_deinit(osh_ctx *cx, osh_call *c)
     *c = (osh_call){0};
 }
 
-/* Finds the Linears that are solved in the same call as Linear `first`. */
+/* Makes the call whose first Linear is `first`: finds the Linears that are solved together with
+ * it. */
 static osh_status call_init(osh_ctx *cx, osh_call *c, const osh_windows *w, int first)
 {
     osh_status rc = OSH_OK;
@@ -61,8 +62,8 @@ done:
     return rc;
 }
 
-/* Returns how the call may be solved. Several calls are solved at the same time only if each call
- * has one modifier, without a pruner, and no other call needs its Hessian. */
+/* Returns how the call may be solved. Calls are solved at the same time only if each of them has
+ * one modifier and no pruner, and if no other call needs its Hessian. */
 static osh_window_kind call_kind(const osh_windows *w, const osh_call *c)
 {
     const osh_linear *l = &w->p->match->linears[c->which[0]];
@@ -75,12 +76,13 @@ static osh_window_kind call_kind(const osh_windows *w, const osh_call *c)
                        m->type->solver->gathers(m, c->jobs, c->n);
         return gathers ? OSH_WINDOW_GATHERED : OSH_WINDOW_ALONE;
     }
-    // if the call itself has many small Linears, it uses all threads
+    // a call with many small Linears uses all threads by itself
     return osh_jobs_at_once(c->jobs, c->n, w->n_threads) > 1 ? OSH_WINDOW_ALONE : OSH_WINDOW_APART;
 }
 
-/* True if two calls with a and b weights have similar sizes: one is at most twice the other. For
- * example, an expert's down_proj has half as many weights as its gate_proj and up_proj together. */
+/* True if calls with a and b weights have similar sizes: one is at most twice as large as the
+ * other. For example, an expert's down_proj has half as many weights as its gate_proj and up_proj
+ * together. */
 static bool calls_are_similar(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }
 
 static bool linears_are_alike(const osh_linear *a, const osh_linear *b)
@@ -97,7 +99,8 @@ static int64_t window_largest(const osh_windows *w)
     return largest;
 }
 
-/* Adds the call to the window. Returns false if the call does not fit to the other calls. */
+/* Adds the call to the window. Returns false if it does not fit to the calls that are in the
+ * window. */
 static bool window_add(osh_windows *w, const osh_call *c)
 {
     osh_window_kind kind = call_kind(w, c);
@@ -163,7 +166,7 @@ void osh_windows_deinit(osh_ctx *cx, osh_windows *w)
 
 size_t osh_windows_bytes(int n_linears, int n_threads)
 {
-    const osh_windows *w = NULL; // never dereferenced: sizeof needs only the types
+    const osh_windows *w = NULL; // never dereferenced: sizeof needs only the types of its members
     const osh_call *c = NULL;
     int waiting = osh_jobs_waiting(n_threads);
     size_t n = (size_t)n_linears,

@@ -12,14 +12,14 @@
 
 typedef struct osh_call {
     int *which;           // own [n]: indices of the Linears of the call, ascending
-    /* Jobs of the Linears. Only members that the plan decides are set. `w` of a job has a shape but
-     * no data. */
+    /* [n] One job for each Linear. Only the members that the plan decides are set. The tensor `w`
+     * of a job has a shape but no data. */
     osh_linear_job *jobs; // own [n]
-    osh_tensor *shapes;   // own [n]: the tensors to which `w` of the jobs points
+    osh_tensor *shapes;   // own [n]: the tensors `w` of the jobs
     /* n: number of Linears of the call.
-     * others: number of unsolved Linears that read the same value but belong to other calls. */
+     * others: number of unsolved Linears that read the same value, but are in other calls. */
     int n, others;
-    int64_t weights;      // number of weights of all Linears of the call
+    int64_t weights;      // number of elements in the weights of the call
 } osh_call;
 
 typedef enum osh_window_kind {
@@ -31,36 +31,36 @@ typedef enum osh_window_kind {
 
 typedef struct osh_windows {
     const osh_schedule *p; // view
-    osh_span of;           // Linears that may be solved: [of.first, of.end)
+    osh_span of;           // the Linears [of.first, of.end) may be solved
     const bool *open;      // view [graph values]: true if the statistics of the value are complete
-    /* Returns true if the Linear is solved. If `done` is NULL, no Linear is solved. */
+    /* Returns true if the Linear is solved already. NULL: no Linear is solved. */
     bool (*done)(const void *user, int linear);
-    /* Returns true if this process solves the Linears that read value `input`. If `mine` is NULL,
-     * this process solves all Linears. */
+    /* Returns true if this process solves the Linears that read the value `input`. NULL: this
+     * process solves all Linears. */
     bool (*mine)(const void *user, int input);
     const void *user;      // view: argument of `done` and `mine`
     int n_threads;
     bool on_gpu;
-    bool apart;            // false: every window is ALONE or BLOCK
+    bool apart;            // false: every window has one call and is ALONE or BLOCK
     /* The members `kind`, `calls` and `n` describe the current window. osh_windows_next sets
      * them. */
     osh_window_kind kind;
-    osh_call *calls;       // own [most]: the first n are the calls of the window
-    int n;                 // 0: all Linears have been in a window
+    osh_call *calls;       // own [most]: the window has the first n of these calls
+    int n;                 // 0: there is no further window
     /* Only windows.c uses the members below. */
-    bool *taken;           // own [of.end - of.first]: true if the Linear was in a window
-    /* most: largest number of calls of a window.
-     * at: first Linear that may begin the next window. */
+    bool *taken;           // own [of.end - of.first]: true if a window had the Linear
+    /* most: largest number of calls in a window.
+     * at: first Linear with which the next window may begin. */
     int most, at;
 } osh_windows;
 
-/* Finds the next window, and frees the calls of the previous window. Does not free members of the
- * jobs that the solver allocated. */
+/* Finds the next window, and frees the calls of the previous one. Does not free members of the jobs
+ * that the solver allocated. */
 osh_status osh_windows_next(osh_ctx *cx, osh_windows *w);
 void osh_windows_deinit(osh_ctx *cx, osh_windows *w);
-/* Returns an upper bound of the bytes of the windows of n_linears Linears. */
+/* Returns an upper bound of the bytes that the windows of n_linears Linears need. */
 size_t osh_windows_bytes(int n_linears, int n_threads);
-/* Upper bound of the host memory in bytes that the run needs for each call of a window, without two
- * parts: the call's lists, and the importance of its channels. */
+/* Upper bound of the host bytes that the run needs for each call of a window. The lists of the call
+ * and the importance of its channels are not counted. */
 enum { OSH_CALL_WAITING = 512 };
 #endif

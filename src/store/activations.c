@@ -1,4 +1,5 @@
-/* activations.c - stores values between subgraphs: in blocks of memory, as tensors, or in files. */
+/* activations.c - stores the values of a graph between subgraphs: in blocks of memory, as tensors,
+ * or in files. */
 #include "store/activations.h"
 
 #include <string.h>
@@ -18,21 +19,22 @@ const char *osh_tier_name(osh_tier t)
 
 typedef struct slot { // storage of all samples of one value
     bool live;
-    void **blocks;   // own [samples]: memory of each sample, if samples are stored one by one
-    /* Used on a device and for kept samples: the tensor of each batch, at the index of its first
-     * sample. All other elements are NULL. */
+    /* own [samples]: memory of each sample; NULL: samples are not stored one by one in memory */
+    void **blocks;
+    /* Used on a device and for kept samples. rows[s] is the tensor of the batch that begins with
+     * sample s. All other elements are NULL. */
     osh_tensor **rows; // own [samples]
-    /* Used for tier host if there is a device: the block of each batch, at the index of its first
-     * sample. All other elements are NULL. */
+    /* Used for tier host with a device. batches[s] is the block of the batch that begins with
+     * sample s. All other elements are NULL. */
     osh_block **batches; // own [samples]
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // buffers in GPU memory through which one value is copied during a pass
-    /* landing: buffer for a value that is read in the pass; else NULL. departure: buffer for a
-     * value that is stored in the pass; else NULL. */
+typedef struct way { // buffers in GPU memory through which a value is copied during a pass
+    /* landing: buffer for a value that is read in the pass, otherwise NULL. departure: buffer for a
+     * value that is stored in the pass, otherwise NULL. */
     void *landing, *departure; // own
-    /* First sample of the batch that is being copied to `landing`; -1: no batch is being copied. */
+    /* First sample of the batch that is now copied to `landing`; -1: there is none. */
     int64_t asked;
 } way;
 
@@ -40,21 +42,21 @@ struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
-    osh_device *device;    // view: device whose memory has the batches; NULL: host memory
-    osh_blocks *blocks;    // own: used for tier host, if there is a device
-    way *ways;             // own [values]: used for tier host, if there is a device
-    int64_t n_kept;        // number of kept samples; they are the first samples
-    osh_slots disk;        // own: for tier disk
-    osh_loaders *loaders;  // own: used for tier disk if batches are prefetched; else NULL
-    int64_t ahead;         // number of batches that are prefetched
-    bool pageable;         // true if host memory for copies to a GPU is not page-locked
-    bool reading;          // true if the loaders are running
-    osh_scratch *scratch;  // own: used for tier disk
-    /* The scratch directory of the files: the member `scratch`, or, in a second store
-     * (osh_acts_new_beside), the directory of the first store. */
+    osh_device *device; // view: device whose memory has the batches; NULL: they are in host memory
+    osh_blocks *blocks;    // own: only for tier host with a device
+    way *ways;             // own [values]: only for tier host with a device
+    int64_t n_kept;        // the samples [0, n_kept) are kept (osh_acts_keep)
+    osh_slots disk;        // own: only for tier disk
+    osh_loaders *loaders;  // own: only for tier disk, if batches are prefetched; otherwise NULL
+    int64_t ahead;         // number of batches that are prefetched at a time
+    bool pageable;         // true if host memory for copies to a GPU must not be page-locked
+    bool reading;          // true while the loaders run
+    osh_scratch *scratch;  // own: only for tier disk
+    /* The scratch directory with the files. This is the member `scratch`, or in a second store
+     * (osh_acts_new_beside) the directory of the first store. */
     const osh_scratch *in; // view
-    int first_file;        // number in the file name of value 0; value v has number first_file + v
-    uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
+    int first_file;        // the name of the file of value v has the number first_file + v
+    uint64_t stage;        // stage in which values are stored now (osh_acts_stage)
     slot *slots;           // own [values]: storage of each value
 };
 
@@ -152,13 +154,13 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 
 /* ---- samples ---- */
 
-/* Returns the memory class in which the memory of values is counted. */
+/* Returns the memory class for which the stored values count. */
 static osh_mem_class acts_class(const osh_acts *a)
 {
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
-/* Allocates *block, the memory of a sample (n bytes), if *block is NULL. */
+/* Allocates the memory *block of a sample (n bytes), unless it exists. */
 static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
     osh_mem_class old = osh_mem_use(cx, acts_class(a));
@@ -183,14 +185,14 @@ static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Copies n bytes on all threads. One thread cannot use the whole bandwidth of memory. */
+/* Copies n bytes on all threads, because one thread cannot use the whole bandwidth of memory. */
 static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* Stores the rows of one sample, which begin at byte `at` of t. */
+/* Stores the rows of one sample of a value. They begin at byte `at` of t. */
 static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
                              const osh_tensor *t, size_t at)
 {
@@ -224,8 +226,8 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
 
 /* ---- values ---- */
 
-/* Creates the file of a value, or allocates its lists. Must be called before the first samples of
- * the value are stored. */
+/* Creates the file of a value, or allocates the lists of its samples. Must be called before samples
+ * of the value are stored. */
 static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
@@ -249,7 +251,7 @@ done:
     return rc;
 }
 
-/* Stores in device memory the rows `t` of the batch that begins with sample `first`. */
+/* Copies the batch `t`, which begins with sample `first`, to a stored tensor in device memory. */
 static osh_status acts_store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                   const osh_tensor *t)
 {
@@ -263,7 +265,7 @@ done:
     return rc;
 }
 
-/* Stores the batch that begins with sample `first` in host memory. */
+/* Copies the batch `t`, which begins with sample `first`, to a block of host memory. */
 static osh_status acts_store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                    const osh_tensor *t)
 {
@@ -304,7 +306,7 @@ done:
 }
 
 /* Sets *block to the block of the batch that begins with sample `first`. Fails if the store does
- * not have this batch. */
+ * not have such a batch. */
 static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first,
                                   osh_block **block)
 {
@@ -314,8 +316,8 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch to t. If osh_acts_ask has begun to copy the batch to `landing`, copies the batch
- * from `landing`, else from host memory. */
+/* Loads the batch that begins with sample `first` to t. If osh_acts_ask has begun to copy this
+ * batch to `landing`, takes it from there. Otherwise copies it from host memory. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -522,7 +524,7 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
     OSH_TRY(osh_file_sync(cx, f));
-    // syncs the directory, so that the name of the file is on the disk
+    // also syncs the directory, so that the name of the file is on the disk
     OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f)));
 done:
     return rc;
@@ -550,7 +552,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    // an incomplete file, or a file of another run, counts as absent
+    // a file that is incomplete or belongs to another run counts as absent
     if (rc && rc != OSH_E_NOMEM) {
         rc = OSH_OK;
         osh_error_clear(cx);

@@ -1,4 +1,4 @@
-/* activations_bytes.c - computes the bytes that stored values need, before they are stored. */
+/* activations_bytes.c - predicts the bytes that the activation store needs for values. */
 #include <zstd.h>
 
 #include "store/activations.h"

@@ -1,10 +1,10 @@
-/* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU
- * over lanes (CUDA streams; blocks.h).
+/* blocks.c - allocates page-locked blocks of host memory, and copies batches between these blocks
+ * and a GPU on lanes (CUDA streams, blocks.h).
  *
- * Page-locking takes milliseconds, so a block that is given back is reused for other values. The
- * sizes of batches differ slightly, because batches consist of whole samples. The size of a block
- * is rounded up to one of 16 sizes between two consecutive powers of two, so that batches of
- * different values can use the same blocks.
+ * Page-locking takes milliseconds, so a block that is given back is reused for another value. The
+ * sizes of batches differ slightly, because batches consist of whole samples. So the size of a
+ * block is rounded up to one of 16 sizes between two consecutive powers of two. Batches of
+ * different values can then use the same block.
  *
  * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
@@ -16,21 +16,21 @@ enum { PAGE = 4096, STEPS = 16 };
 struct osh_block {
     osh_block *next;   // own: next block of the list `waiting`
     void *room;        // own
-    char *data;        // view: page-aligned address in `room`
+    char *data;        // view: first page-aligned address in `room`
     size_t n_bytes;    // whole pages
     bool locked;
 };
 
 struct osh_blocks {
     osh_device *device; // view
-    /* List of blocks that were given back and wait for reuse. The block that was given back last is
-     * the first. */
+    /* List of the blocks that were given back and wait for reuse. The last block that was given
+     * back comes first. */
     osh_block *waiting; // own
     /* Numbers of bytes, with the allocator's overhead. total: of all blocks. used: of the blocks
-     * that are taken. most_used: largest value of `used` so far. */
+     * that are taken now. most_used: largest value that `used` has had. */
     size_t total, used, most_used;
     bool refused;       // true if the system has refused to page-lock memory
-    bool pageable;      // true if blocks are not page-locked
+    bool pageable;      // true if blocks must not be page-locked
 };
 
 static size_t block_rounded(size_t n_bytes)
@@ -40,7 +40,7 @@ static size_t block_rounded(size_t n_bytes)
     return (pages + step - 1) / step * step * PAGE;
 }
 
-static size_t block_gross(size_t n_bytes) // n_bytes: a result of block_rounded
+static size_t block_gross(size_t n_bytes) // n_bytes: size that block_rounded has returned
 {
     return osh_mem_gross(n_bytes + PAGE) + osh_mem_gross(sizeof(osh_block));
 }
@@ -56,7 +56,7 @@ done:
     return rc;
 }
 
-/* Frees a block; `block` may be NULL. */
+/* Frees a block, which may be NULL. */
 static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
 {
     if (!block) return;
@@ -143,7 +143,7 @@ void *osh_block_data(osh_block *block) { return block->data; }
 
 /* ---- copies ---- */
 
-/* Makes later work of lane `later` (a CUDA stream) wait for all work that is now queued on lane
+/* Makes all later work on lane `later` (a CUDA stream) wait for the work that is now queued on lane
  * `earlier`. */
 static osh_status lane_order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
 {
@@ -156,7 +156,7 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
-/* Copies t to the block on lane OUT, while lane WORK runs kernels. `through` is as in
+/* Copies t to the block on lane OUT while lane WORK runs kernels. through: as in
  * osh_block_store. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
@@ -164,7 +164,7 @@ static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *bloc
     osh_status rc = OSH_OK;
     const osh_device_type *type = b->device->type;
     size_t n = osh_tensor_bytes(t);
-    /* WORK may overwrite `through` only after the previous store has read it. */
+    /* WORK overwrites `through`, so it waits until the previous store has read `through`. */
     if (through) OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
     if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
     OSH_TRY(lane_order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
@@ -174,14 +174,14 @@ done:
     return rc;
 }
 
-/* Waits until no lane uses the block, so that the host can copy to or from the block. The host
- * makes the copies if the block is not page-locked or if the tensor is in host memory. */
+/* Waits until no lane uses the block, so that the host can copy to it or from it. The host makes
+ * the copies if the block is not page-locked, or if the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
-    /* block_lock has already logged the reason. */
+    /* block_lock has already logged why the memory is not page-locked */
     if (!b->pageable) osh_device_detour(b->device, OSH_DETOUR_PAGEABLE, 1);
-    return OSH_OK; // lanes use only page-locked blocks
+    return OSH_OK; // lanes only use page-locked blocks
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
@@ -200,8 +200,8 @@ done:
     return rc;
 }
 
-/* Queues a copy of a block to `to` in GPU memory on lane IN. The copy starts after the work that is
- * now queued on lane WORK. */
+/* Queues a copy of a block to the address `to` in GPU memory, on lane IN. The copy starts after the
+ * work that is now queued on lane WORK. */
 static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to,
                               size_t n_bytes)
 {

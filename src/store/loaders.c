@@ -1,8 +1,8 @@
-/* loaders.c - prefetches batches on threads. osh_loaders_ask queues a task, threads read the
- * samples of the task, and osh_loaders_take or osh_loaders_load returns these samples.
+/* loaders.c - prefetches batches on threads. osh_loaders_ask queues a task. Threads read the
+ * samples of the task. Then osh_loaders_take or osh_loaders_load returns these samples.
  *
- * The blocks of a batch may be given back only after the batch is copied to GPU memory. They are
- * given back when the caller loads the next batch, because the copy is complete by then. */
+ * The blocks of a batch may be given back only after the batch is copied to GPU memory. So they are
+ * given back when the caller loads the next batch. */
 #include "store/loaders.h"
 
 #include "base/thread.h"
@@ -14,9 +14,9 @@ struct task { // a request to read samples [first, first + n) of a value
     const osh_slot_file *file; // view
     int value;
     int64_t first, n;
-    osh_tensor *t;     // own: memory for the samples if there is no GPU
-    osh_block *block;  // own: memory for the samples with a GPU, a block of l->blocks
-    char *to;          // view: data of `t` or of `block`
+    osh_tensor *t;     // own: without a GPU, the memory for the samples
+    osh_block *block;  // own: with a GPU, the memory for the samples, which is a block of l->blocks
+    char *to;          // view: address of the data of `t` or of `block`
     /* begun: number of samples whose read has begun.
      * over: number of samples whose read is complete. */
     int64_t begun, over;
@@ -26,18 +26,18 @@ struct task { // a request to read samples [first, first + n) of a value
 typedef struct loader {
     osh_loaders *l;   // view
     osh_thread thread; // own
-    osh_slots slots;  // copy of *osh_loaders.slots; `frame` and `transit` are own, all other
-                      // pointers are views
+    /* a copy of *osh_loaders.slots; `frame` and `transit` are own, other pointers are views */
+    osh_slots slots;
 } loader;
 
 struct osh_loaders {
     const osh_slots *slots; // view
-    osh_device *device;     // view: device that gets the batches; NULL: host memory
-    osh_blocks *blocks;     // own: used with a GPU
+    osh_device *device;     // view: device that gets the batches; NULL: they stay in host memory
+    osh_blocks *blocks;     // own: only with a GPU
     loader *of;             // own [n]: one loader for each thread
     int n;
-    task *asked;            // own: list of tasks in the order of the calls of osh_loaders_ask
-    task *leaving;          // own: tasks of the batch whose rows are being copied to the GPU
+    task *asked;            // own: list of tasks, in the order of the calls of osh_loaders_ask
+    task *leaving;          // own: tasks of the batch that is now copied to the GPU
     pthread_mutex_t lock;   // protects the list `asked`, the progress of its tasks, and `stop`
     pthread_cond_t work, done;
     bool stop;
@@ -61,7 +61,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = gpu ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU one more batch is in memory: the batch that is being copied to the GPU. */
+    /* With a GPU, the batch that is now copied to the GPU is also in memory. */
     return (n_ahead + gpu) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -114,13 +114,14 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- threads ---- */
 
-/* True if no thread reads a sample of the task, now or later. */
+/* True if no thread reads samples of the task, or will read any. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
 }
 
-/* Returns the first task in the list that still has samples to read, or NULL if there is none. */
+/* Returns the first task of the list with samples whose read has not begun, or NULL if there is
+ * none. */
 static task *task_next(const osh_loaders *l)
 {
     task *t = l->asked;
@@ -224,9 +225,9 @@ done:
     return rc;
 }
 
-/* Waits for the task that begins with sample `first` of the value, and removes the task from the
- * list. The caller frees the task. Returns NULL if there is no such task or if its samples could
- * not be read. */
+/* Waits for the task that begins with sample `first` of the value, and removes it from the list.
+ * The caller frees the task. Returns NULL if there is no such task, or if its samples could not be
+ * read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);
@@ -234,7 +235,7 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    // `at` is still valid, because only the thread of the caller changes the list
+    // Only this thread changes the list, so `at` is still valid.
     if (t) *at = t->next;
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;

@@ -1,4 +1,5 @@
-/* scratch.c - makes, checks and removes the directory that contains the files of values. */
+/* scratch.c - makes, checks and removes the scratch directory, which contains the files of
+ * values. */
 #include "store/scratch.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@
 
 struct osh_scratch {
     char *dir;      // own
-    osh_file *mark; // own: the mark (scratch.h), a file that this process has locked
+    osh_file *mark; // own: the file MARK_NAME (scratch.h), which this process has locked
 };
 
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial)
@@ -41,7 +42,7 @@ osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int
     return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for a path");
 }
 
-/* True if `name` is `base` with the ending of a rank (osh_scratch_dir_of_rank). */
+/* True if `name` is `base` with the suffix of a rank (osh_scratch_dir_of_rank). */
 static bool is_of_rank(const char *name, const char *base)
 {
     size_t n = strlen(base), tail = strlen(RANK_TAIL);
@@ -79,15 +80,15 @@ done:
     return rc;
 }
 
-/* True if `name` is the name of a value's file, such as "00012.values". */
+/* True if a file with this name can have a value. An example is "00012.values". */
 static bool is_values_file(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Fails if `dir` has a file that oneshot did not make, or has files but no mark. Sets *empty to
- * true if `dir` has no file. */
+/* Fails if the directory has a file that oneshot did not make. Also fails if it has files but not
+ * the mark. Sets *empty to true if it has no file. */
 static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;
@@ -148,10 +149,10 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* another process may have removed the mark before it released its lock */
+    /* another process may have removed the mark before it released its lock on it */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
-    // the mark must be on the disk before any file of values is created
+    // the mark must be on the disk before the first file of values
     if (empty) OSH_TRY(osh_dir_sync(cx, dir));
     *out = s, s = NULL; // give
 done:
@@ -160,8 +161,8 @@ done:
     return rc;
 }
 
-/* Removes the files of values, the mark and the directory. Must also work after a failed
- * allocation, so it allocates nothing. */
+/* Removes the files of values, the mark and the directory. Allocates nothing, because it must also
+ * work after a failed allocation. */
 static void scratch_remove_files(const char *dir)
 {
     DIR *d = opendir(dir); // own
@@ -172,7 +173,7 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    // The removals must be on the disk before the mark is removed. Otherwise a loss of power could
+    // The removals must be on the disk before the mark is removed. Otherwise, a loss of power could
     // leave files of values without a mark.
     if (d) fsync(dirfd(d));
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);

@@ -1,5 +1,5 @@
 /* slots.c - computes the offsets of slots, writes and reads slots with checksums, and lets a GPU
- * read them. */
+ * read slots. */
 #include "store/slots.h"
 
 #include <string.h>
@@ -10,17 +10,17 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-/* The header of a slot. The header is directly before the data of the slot. In the layout with
- * blocks, it is at the beginning of the file. */
+/* The header of a slot. It is directly before the data of the slot. In the layout with blocks, it
+ * is with the other headers at the beginning of the file. */
 typedef struct head {
     /* Number of bytes of the stored data. If it is less than the bytes of the sample, the data are
-     * compressed (a zstd frame). */
+     * a zstd frame. */
     uint64_t n_bytes;
     uint64_t sum;
 } head;
 
-/* The seed of a slot's checksum is a hash of this struct. Thus a slot is valid only at its own
- * offset of its own file. */
+/* The seed of a slot's checksum is a hash of this struct. So a slot is only valid at its own offset
+ * of its own file. */
 typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
@@ -48,13 +48,14 @@ static int64_t round_to_block(int64_t n)
     return (n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
 }
 
-/* True if the data of each sample begins at a block of the file (second layout of slots.h). */
+/* True if files have the layout with blocks (the second layout of slots.h): the data of each sample
+ * begin at a block of the file. */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* Returns the offset of a sample's data in the layout with blocks. The offset is the sum of the
- * bytes of all headers and the bytes of all earlier samples, both rounded up to whole blocks, and
- * one block for each earlier sample. The extra block is needed because the last block of a sample
- * may be partly empty. */
+/* Returns the offset of a sample's data in the layout with blocks. It is the sum of three parts:
+ * the bytes of all headers, the bytes of all earlier samples, and one block for each earlier
+ * sample. The first two parts are rounded up to whole blocks. The third part is needed because the
+ * last block of a sample may be partly empty. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -89,7 +90,7 @@ static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    /* the buffer is counted as host memory, whatever the current memory class */
+    /* the buffer counts as host memory, whatever the current memory class is */
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
@@ -113,7 +114,7 @@ void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f)
 
 /* ---- one sample in host memory ---- */
 
-/* Returns the seed of the checksum of a sample whose stored data have n_kept bytes. */
+/* Returns the seed for the checksum of a sample. n_kept: bytes of its stored data. */
 static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,
                           uint64_t n_kept)
 {
@@ -204,7 +205,8 @@ done:
     return rc;
 }
 
-/* Samples [first, end) of a value. The rows of sample `first` begin at byte `at` of t. */
+/* The samples [first, end) of a value in a tensor t. The rows of sample `first` begin at byte `at`
+ * of t. */
 typedef struct rows {
     osh_slot_file *f;
     int value;
@@ -213,7 +215,7 @@ typedef struct rows {
     size_t at;
 } rows;
 
-/* Reads sample r->first to host memory and copies it to r->t on the device. */
+/* Reads sample r->first to host memory, and copies it to its rows of r->t on the device. */
 static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
@@ -226,8 +228,8 @@ done:
     return rc;
 }
 
-/* Checks the samples that the GPU has read; their checksums are in sums. If a checksum is wrong,
- * the host reads the sample again. Fails if the second read has a wrong checksum, too. */
+/* Checks the samples r that the GPU has read. sums: their checksums. If a checksum is wrong, the
+ * host reads the sample again, and fails if the checksum of this second read is wrong, too. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {
@@ -247,8 +249,7 @@ done:
     return rc;
 }
 
-/* Makes the GPU read samples [r->first, r->end). The number of samples is at most
- * OSH_DEVICE_SUMS. */
+/* Makes the GPU read the samples [r->first, r->end). Their number is at most OSH_DEVICE_SUMS. */
 static osh_status rows_get_by_gpu(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;

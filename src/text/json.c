@@ -155,7 +155,7 @@ static osh_status json_fail_kind(osh_ctx *cx, const cJSON *v, const char *key, c
                     wanted);
 }
 
-/* Returns the member `key` of o, or NULL if it is absent or null. */
+/* Returns the member `key` of the JSON object o, or NULL if the member is absent or null. */
 static const cJSON *json_value_of(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;

@@ -30,7 +30,7 @@ osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *
                             const char *what);
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
                            const char *dflt,
-                           const char *what); // *out: view of o
+                           const char *what); // *out is a view of the JSON object o
 /* A member to set. value: JSON text; NULL: remove the member. within: key of the object that has
  * the member; NULL: the member is at the top level. */
 typedef struct osh_json_member {

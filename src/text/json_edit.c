@@ -15,7 +15,7 @@ typedef struct member {
 } member;
 
 typedef struct layout {
-    size_t open, close; // offsets of the braces
+    size_t open, close; // offsets of the object's braces in the text
     member first, last; // first.key is 0 if the object has no members
     member found;       // member with the wanted key; found.key is 0 if there is no such member
     size_t before;      // end of the member before `found`; 0: `found` is the first

@@ -13,8 +13,8 @@ enum { PIECE = 1 << 16, MOST_ITEM = 1 << 26, MOST_REST = 1 << 28 };
 typedef struct reading {
     osh_file *f;   // own
     char *piece;   // own [PIECE]
-    size_t n;      // bytes in the piece
-    int64_t at;    // offset in the file of the end of the piece
+    size_t n;      // number of bytes in `piece`
+    int64_t at;    // offset in the file at which `piece` ends
     osh_buf *copy; // view: receives the scanned text from offset `from` on; NULL: not copied
     size_t from;
     osh_buf item, rest, key; // own
@@ -162,7 +162,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
     if (osh_json_scan_peek(&s) == '{') OSH_TRY(rest_read_object(&s, &r));
     else OSH_TRY(reading_copy_value(&s, &r, &r.rest));
     OSH_TRY(osh_json_scan_end(&s));
-    /* The parser also fails if an array occurs twice. */
+    /* The parser fails if a key occurs twice, also if it is the key of an array. */
     OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0));
     if (rest) *rest = tree, tree = NULL; // give
 done:

@@ -19,23 +19,23 @@ typedef struct osh_json_scan {
     const char *what; // view: name of the file in messages
     const char *text; // view
     size_t n, at;
-    osh_json_more_fn more; // NULL: the whole text is in memory
+    osh_json_more_fn more; // reads more of the text; NULL: the whole text is in memory
     osh_json_take_fn take; // receives the content of strings in pieces; NULL: no callback
     void *more_user, *take_user;
-    size_t base;       // number of bytes of the text before the piece
-    bool ended;        // `more` has reached the end of the text
+    size_t base;       // number of bytes of the whole text that precede the current piece
+    bool ended;        // true if `more` has reached the end of the text
     size_t n_commas;   // number of commas between the members of the outermost values
     osh_status failed; // error status of `more` or `take`; OSH_OK: none failed
-    bool allow_nul;    // allows NUL inside strings, raw or \u0000
-    bool allow_nan;    // allows NaN, Infinity and -Infinity
-    bool has_nul;      // a NUL was found
+    bool allow_nul;    // true if NUL is allowed inside strings, raw or as \u0000
+    bool allow_nan;    // true if NaN, Infinity and -Infinity are allowed
+    bool has_nul;      // true if the scan has found a NUL
     bool has_nan;
 } osh_json_scan;
 
 /* Fails with a message that has the line and the column (in bytes) of offset `at`. A text in pieces
  * counts as one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
-int osh_json_scan_peek(osh_json_scan *s);         // returns the next byte, or -1 at the end
+int osh_json_scan_peek(osh_json_scan *s); // returns the next byte of the text, or -1 at the end
 /* Begins a scan; fails on a byte order mark, as Python does. */
 osh_status osh_json_scan_begin(osh_json_scan *s);
 void osh_json_scan_space(osh_json_scan *s);
@@ -46,5 +46,5 @@ osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER 
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_value(osh_json_scan *s); // scans white space and one whole value
-osh_status osh_json_scan_end(osh_json_scan *s);   // fails unless only white space follows
+osh_status osh_json_scan_end(osh_json_scan *s);   // fails if anything but white space follows
 #endif

@@ -11,10 +11,10 @@
 
 typedef struct osh_json_walk {
     osh_json_scan s;
-    osh_file *file; // view; NULL: the text is in memory
+    osh_file *file; // view: file that is read; NULL: the text is in memory
     char *piece;    // own
-    size_t n;       // bytes of the piece
-    int64_t at;     // offset in the file of the end of the piece
+    size_t n;       // number of bytes in `piece`
+    int64_t at;     // offset in the file at which `piece` ends
     osh_buf key;    // own
     int depth;
 } osh_json_walk;
@@ -34,7 +34,7 @@ int osh_json_walk_peek(osh_json_walk *w);
 typedef osh_status (*osh_json_walk_fn)(osh_ctx *cx, void *user, osh_json_walk *w, const char *key);
 osh_status osh_json_walk_members(osh_json_walk *w, osh_json_walk_fn member, void *user);
 osh_status osh_json_walk_items(osh_json_walk *w, osh_json_walk_fn item,
-                               void *user); // fn gets NULL as key
+                               void *user); // reads an array: fn gets NULL as key
 osh_status osh_json_walk_skip(osh_json_walk *w);
 /* Reads a string of at most to->max_bytes bytes and replaces the content of `to`. `name` is used in
  * messages. */
@@ -42,15 +42,15 @@ osh_status osh_json_walk_string(osh_json_walk *w, osh_buf *to, const char *name)
 /* Reads a whole number without a sign, at most 2^53. "1.0", "1e3", "-1" and "\"1\"" are errors. */
 osh_status osh_json_walk_count(osh_json_walk *w, int64_t *out, const char *name);
 osh_status osh_json_walk_bool(osh_json_walk *w, bool *out, const char *name);
-/* Passes the text of the value to `put`: in one line, without white space outside of strings, with
- * only the necessary escapes. */
+/* Passes the text of the next value to `put`: in one line, without white space outside of strings,
+ * with only the necessary escapes. */
 typedef osh_status (*osh_json_put_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
 osh_status osh_json_walk_copy(osh_json_walk *w, osh_json_put_fn put, void *user);
 /* Reads a string and passes the text between the quotes to `put`. */
 osh_status osh_json_walk_inside(osh_json_walk *w, osh_json_put_fn put, void *user);
 osh_status osh_json_put_inside(osh_ctx *cx, osh_json_put_fn put, void *user, const char *s,
                                size_t n);       // writes n bytes of s as the inside of a string
-osh_status osh_json_walk_end(osh_json_walk *w); // fails unless only white space follows
+osh_status osh_json_walk_end(osh_json_walk *w); // fails if anything but white space follows
 /* osh_json_walk_place returns the position of the next value. osh_json_walk_seek goes back to such
  * a position. */
 int64_t osh_json_walk_place(osh_json_walk *w);

@@ -1,7 +1,7 @@
 /* match.c - finds the target that claims a module: exact names, then regexes, then classes, each in
  * string order.
  *
- * It must agree with match_targets, match_name and _match_class of
+ * The result must agree with match_targets, match_name and _match_class of
  * compressed_tensors/utils/match.py, whose order is sorted(targets, key=lambda x: ("re:" in x, x)):
  * the condition is "in", not "startswith". */
 #include "text/match.h"
@@ -11,10 +11,10 @@
 
 typedef struct target {
     char *text;       // own
-    osh_regex *regex; // own; NULL: the target is a name or a class
+    osh_regex *regex; // own: compiled regex; NULL: the target is a name or a class
     /* True if the text of the target contains "re:"; such targets are sorted after all others. */
     bool late;
-    size_t index;     // index in the caller's list
+    size_t index;     // index of the target in the caller's list
     int64_t hits;
 } target;
 
@@ -32,7 +32,7 @@ static int targets_in_order(const void *a, const void *b)
     if (x->late != y->late) return x->late ? 1 : -1;
     by_text = strcmp(x->text, y->text);
     if (by_text) return by_text;
-    return x->index < y->index ? 1 : -1; // equal targets: the last one is sorted first
+    return x->index < y->index ? 1 : -1; // equal targets: the last one is sorted first, so it wins
 }
 
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n)

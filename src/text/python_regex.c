@@ -12,9 +12,11 @@ typedef struct reader {
     osh_ctx *cx;
     const char *s; // view: the pattern
     size_t at;
-    bool body; // true: an item that is not an option or a comment is before `at`
+    bool body; // true if the pattern before `at` has an item other than options and comments
     int open[DEPTH_MOST]; // number of each open group; 0: the group does not capture
-    int n_open, n_groups; // n_open: open groups; n_groups: groups that capture, up to `at`
+    /* n_open: number of open groups at `at`; n_groups: number of groups before `at` that
+     * capture. */
+    int n_open, n_groups;
     int behind; // n_open at the start of the outermost lookbehind; -1: `at` is not in a lookbehind
     int before_behind;    // n_groups at the start of the outermost lookbehind
     struct group_name {

@@ -20,7 +20,7 @@ struct osh_regex {
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
-    pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
+    pcre2_jit_stack *stack;         // own: stack of the JIT; NULL: no JIT on this machine
     bool open; // true: the regex is also compiled for texts that continue (osh_regex_find_open)
     char *pattern;                  // own: pattern, for messages
 };

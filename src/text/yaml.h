@@ -29,7 +29,7 @@ typedef struct osh_yaml {
     struct osh_yaml **items; // items of a sequence, or values of a map
     struct osh_yaml **keys;  // keys of a map, in the order of the file
     size_t n;
-    int line, column; // position in the file, from 1
+    int line, column; // line and column in the file, counted from 1
 } osh_yaml;
 
 osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n,
@@ -37,8 +37,8 @@ osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t 
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
 /* Appends text as a quoted scalar, in single quotes if they can express it. */
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
-/* Appends text as a YAML scalar that is read back as the same string. Leaves out the quotes if text
- * begins with a letter or "_", has only letters, digits and "_.-", and is not a word with a meaning
+/* Appends text as a YAML scalar that is read back as the same string. A simple text gets no quotes:
+ * it begins with a letter or "_", has only letters, digits and "_.-", and is no word with a meaning
  * in YAML. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
 /* Returns the value of a key of a map, or NULL if the map has no such key. */

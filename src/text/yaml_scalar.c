@@ -127,8 +127,8 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    // computes the negative value, because int64_t has one more negative number than positive
-    // numbers
+    /* Computes the negative value, because int64_t has one more negative number than positive
+     * numbers. */
     for (; *s; s++) {
         if (*s == '_') continue;
         if (*s == ':') {

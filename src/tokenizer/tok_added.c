@@ -16,8 +16,8 @@ typedef struct token {
 } token;
 
 typedef struct trie {
-    /* Maps node << 8 | byte to the child node for the byte, and TERMINAL | node to the index of the
-     * token that ends at the node. */
+    /* Maps node << 8 | byte to the child of the node for this byte. Maps TERMINAL | node to the
+     * index of the token that ends at the node. */
     osh_tok_pairs edges;
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
@@ -144,7 +144,7 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
     }
 }
 
-/* Returns bytes [start, end) of text piece p as a text piece. */
+/* Returns bytes [start, end) of the text piece p as a new text piece. */
 static osh_tok_piece piece_part(osh_tok_piece p, size_t start, size_t end)
 {
     osh_tok_piece part = {.at = p.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1};
@@ -206,7 +206,8 @@ done:
     return rc;
 }
 
-/* True if a token of the set starts at or before p and ends at or after p. */
+/* True if the text has a token of the set that begins at or before position p and ends at or after
+ * position p. Both positions are offsets in bytes. */
 static bool trie_touches(const trie *t, const char *s, size_t n, size_t p)
 {
     for (size_t i = p > t->longest ? p - t->longest : 0; i <= p && i < n; i++) {

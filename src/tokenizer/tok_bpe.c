@@ -17,7 +17,7 @@ enum { MOST_AFFIX = 100 }; // largest size of a prefix or a suffix in bytes
 
 typedef struct symbol {
     int32_t id;
-    int32_t prev, next; // indices of symbols; -1: none
+    int32_t prev, next; // indices of the symbols before and after this one; -1: none
     bool dead;
 } symbol;
 
@@ -27,7 +27,7 @@ typedef struct candidate {
 
 typedef struct bpe {
     osh_map *vocab;      // own: maps a token to its id
-    osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
+    osh_tok_pairs pairs; // own: maps (left id, right id) to the rank of the merge and the merged id
     /* For each character of the BMP, the id of the token that is only this character; -1: there is
      * none. NULL: not cached. */
     int32_t *char_ids;   // own
@@ -251,7 +251,8 @@ typedef struct character { // one character of a word
     const char *s;       // bytes [n]
     size_t n;
     uint32_t cp;
-    bool head, tail;     // true for the first or the last character of the word
+    /* head: true for the first character of the word; tail: true for the last character. */
+    bool head, tail;
 } character;
 
 static bool char_id(const bpe *m, const character *c, int32_t *id)
@@ -294,8 +295,8 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    // k: number of symbols written; pending: number of unknown tokens that are not yet written (0
-    // or 1)
+    /* k: number of symbols written. pending: number of unknown tokens that are not yet written (0
+     * or 1). */
     size_t k = 0, pending = 0;
     uint32_t cp = 0;
 
@@ -406,7 +407,8 @@ static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what,
                      (long long)rank, w ? w : "");
         n_a = (size_t)(space - w);
-        memmove(space, space + 1, n - n_a); // n - n_a bytes include the NUL
+        /* The n - n_a bytes that move include the NUL at the end. */
+        memmove(space, space + 1, n - n_a);
         n--;
     }
     size_t n_b = n - n_a;
@@ -477,7 +479,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    // with a prefix or suffix a character has up to four ids: char_ids stays NULL
+    // with a prefix or suffix a character has up to four ids, so char_ids is not used
     if (m->prefix || m->suffix) goto done;
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)

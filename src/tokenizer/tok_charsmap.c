@@ -3,8 +3,9 @@
  *
  *   base64 of:  u32 bytes of the trie | u32 units of a double array (Darts) | texts, each with a
  *   NUL
- *   a unit:     bits 0-7 label, 8 a leaf is below, 9 the offset is times 256, 10-31 offset;
- *               in a leaf bits 0-30 are the value: the position of its text
+ *   a unit:     bits 0-7: label; bit 8: 1 if a leaf is below the unit; bit 9: 1 if the offset
+ *               counts units of 256; bits 10-31: offset. In a leaf, bits 0-30 are the value: the
+ *               position of the leaf's text
  *
  * Agrees with the spm_precompiled crate and tokenizers/src/normalizers/precompiled.rs, including
  * their oddities. A grapheme of less than six bytes is searched as a whole: if it begins with a
@@ -163,8 +164,8 @@ static const osh_uni_range newer_marks[] = {
 /* Returns a character that utf8proc 2.8 treats as the tokenizers library treats cp. */
 static uint32_t as_known(uint32_t cp)
 {
-    if (cp == 0x113D1) return 0x600; // the tokenizers library joins U+113D1 to the next character
-    // the tokenizers library does not join U+11A3A to the next character
+    /* The tokenizers library joins U+113D1 to the next character, but not U+11A3A. */
+    if (cp == 0x113D1) return 0x600;
     if (cp == 0x11A3A) return 'a';
     return cp >= 0x897 && osh_uni_in(newer_marks, cp) ? 0x301 : cp;
 }

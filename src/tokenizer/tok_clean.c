@@ -31,7 +31,7 @@ static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, siz
         if (now == cp && cp) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
         kept = i + len;
-        char c = (char)now; // `now` is a space, or 0 to delete the character
+        char c = (char)now; // now: the replacement, a space or 0; 0 deletes the character
         if (now) OSH_TRY(osh_tok_text_add(cx, out, &c, 1));
         else if (out->n == at) p->first = false;
     }

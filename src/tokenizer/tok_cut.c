@@ -52,7 +52,7 @@ done:
 }
 
 /* Sets *yes to true if the Replace of a normalizer matches text that contains the character. `s` is
- * the character, written three times; `len` is the number of bytes of one. */
+ * the character, written three times; `len` is the number of bytes of the character. */
 static osh_status is_char_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len,
                                    bool *yes)
 {

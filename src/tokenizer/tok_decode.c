@@ -50,12 +50,12 @@ struct osh_detokenizer {
     /* fused: true if Fuse is in the chain.
      * spaced: true if the file has no decoder; a space is then written between two tokens. */
     bool fused, spaced;
-    bool begun;          // true after the first token
+    bool begun;          // true after the first token was decoded
     /* Number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is done. */
     int64_t stripped;
     bool space_waits;    // for DECODE_SUFFIX: true if a space must be written before the next token
     osh_buf run;         // own: bytes of successive byte tokens, for DECODE_BYTES
-    osh_buf partial;     // own: bytes that may begin a character
+    osh_buf partial;     // own: bytes at the end of the text that may begin a character
     osh_tok_text text, other; // own: scratch
 };
 

@@ -18,8 +18,8 @@ typedef struct lists { // long lists of an object that stay text
 enum { MOST_LISTS = 3 };
 
 /* Scans the object at s and appends its text without the long lists to *rest. `own` has the names
- * of the lists in the object, `inner` the names of the lists in its member "model"; `inner` may be
- * NULL. */
+ * of the long lists in the object. `inner` has the names of the long lists in the object's member
+ * "model"; `inner` may be NULL. */
 static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own,
                                const lists *inner)
 {

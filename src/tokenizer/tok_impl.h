@@ -38,14 +38,14 @@ typedef struct osh_tok_items {
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
-/* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the bytes
- * of the first. If not, sets it->n_strings to 0. */
+/* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the
+ * number of bytes of the first string. If not, sets it->n_strings to 0. */
 osh_status osh_tok_items_join(osh_tok_items *it);
 /* Splits an item [string, number] and stores the string in it->text. If the item has another form,
  * sets it->n_strings to 0. */
 osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1]);
 
-#define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // limit for one text at any stage
+#define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // largest size of a text between two stages, in bytes
 
 typedef struct osh_tok_piece {
     uint32_t at, len; // at: offset; len: size; both in bytes
@@ -71,7 +71,8 @@ osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
 /* ---- UTF-8 and character classes ---- */
-/* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if it is not valid. */
+/* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if the bytes are not valid
+ * UTF-8. */
 size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 /* Decodes like osh_utf8_decode, but never returns 0. An invalid sequence counts as one U+FFFD, as
  * in osh_tok_utf8_clean. */
@@ -126,9 +127,9 @@ typedef enum {
 typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
-    OSH_CUT_STARTER, // before a character that begins a canonical form
-    OSH_CUT_COMPAT,  // before a character that also begins a compatibility form
-    OSH_CUT_CALM     // between letters that do not change (tok_cut.c)
+    OSH_CUT_STARTER, // a cut before a character that begins a canonical form
+    OSH_CUT_COMPAT,  // a cut before a character that also begins a compatibility form
+    OSH_CUT_CALM     // a cut between letters that no normalizer changes (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
@@ -136,14 +137,14 @@ typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may be
  * incomplete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
-    /* The two are swapped after each step.
+    /* cur and next are swapped after each step.
      * cur: the step's input.
      * next: the step's output. */
     osh_tok_text *cur, *next;
     bool open;
     size_t left; // number of bytes at the end of the text that are kept until more text is read
     size_t made_up;      // number of bytes that a step has inserted at the start of the open piece
-    osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
+    osh_tok_piece tail;  // members `first` and `cont` of the piece that will hold the kept text
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
@@ -153,7 +154,7 @@ struct osh_tok_step {
     size_t index; // index of the step in the list of steps
     osh_cut_kind cuts;
     osh_tok_pattern pattern;
-    char *content; // own: string of Replace, Prepend or Metaspace
+    char *content; // own: text that Replace, Prepend or Metaspace writes
     size_t n_content;
     osh_split_kind split;
     bool invert;      // for Split: the option invert
@@ -163,8 +164,8 @@ struct osh_tok_step {
     bool add_prefix;
     bool first_only;  // for Metaspace: true if prepend_scheme is "first"
     bool do_split;    // for ByteLevel: the option use_regex; for Metaspace: the option split
-    bool clean, ideographs, accents, lower; // the four options of BertNormalizer
-    osh_tok_charsmap *charsmap; // own: map of Precompiled
+    bool clean, ideographs, accents, lower; // for BertNormalizer: its four options
+    osh_tok_charsmap *charsmap; // own: for Precompiled: map of characters
     size_t n_chars;   // FixedLength: length
 };
 typedef struct osh_tok_steps { osh_tok_step *items; size_t n, cap; } osh_tok_steps; // own
@@ -179,10 +180,11 @@ typedef struct osh_tok_component {
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"
-    const char *list_key; // key of the list of a Sequence
+    const char *list_key; // key of a Sequence's list of steps
     const osh_tok_component *table;
 } osh_tok_role;
-/* Appends the step that o describes. For a Sequence, appends a step for each member. */
+/* Appends the step that the JSON object o describes. If o is a Sequence, appends a step for each
+ * member of its list. */
 osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const osh_tok_role *role, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
@@ -202,14 +204,14 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* Returns true if cp has the same normalized form after every text, and the text before cp has the
- * same normalized form with and without cp. If `compat` is false, the result holds only for NFC and
- * NFD; if it is true, the result also holds for NFKC and NFKD. */
+/* Returns true if a text may be cut before cp: neither part changes the normalized form of the
+ * other. If `compat` is false, the result holds only for NFC and NFD. If `compat` is true, the
+ * result also holds for NFKC and NFKD. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
-/* Calls fn for each text piece. fn appends the output for the piece to `out` and may clear
- * p->first. */
+/* Calls fn for each text piece p. `fn` appends the output for the piece to `out`, and may set
+ * p->first to false. */
 typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
@@ -306,5 +308,5 @@ osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); //
 osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
                           const char *what); // own
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
-                        const char *what); // view: lives as long as o
+                        const char *what); // *type is a view, valid as long as o
 #endif

@@ -212,7 +212,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
-        // true for an empty match directly after a match
+        // true for an empty match at the end of the previous match; such a match is ignored
         bool again = start == end && start == done_to && start > 0;
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
@@ -341,9 +341,9 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
 }
 
 /* Returns the kind of positions where all normalizers together allow a cut. A kind other than
- * "never" or "calm" requires two things. Before a normal form (NFC, ...) there is only lower case
- * or removal of marks, because other normalizers may change the characters that the form joins.
- * Before Prepend no normalizer deletes characters, because Prepend ignores an empty text. */
+ * "never" or "calm" requires two things. Only Lowercase and StripAccents run before a normal form
+ * (NFC, ...), because other normalizers may change the characters that the form joins. No
+ * normalizer that deletes characters runs before Prepend, because Prepend ignores an empty text. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
     osh_cut_kind all = OSH_CUT_ANYWHERE,

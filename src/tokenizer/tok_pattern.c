@@ -3,19 +3,21 @@
  *
  * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16). This file rewrites the parts that
  * PCRE2 10.42 (Perl's syntax, Unicode 14) would read differently, and refuses the parts that it
- * cannot express:
+ * cannot express. The left column shows a part of a pattern. The right column gives its meaning in
+ * Oniguruma, or says why it is refused:
  *
- *   \s             U+180E is no longer white space
- *   \p{L} \d ...   the characters of Unicode 15 to 16 are added
+ *   \s             white space, without U+180E
+ *   \p{L} \d ...   includes the characters that Unicode 15 to 16 added
  *   \w \b          Oniguruma's word characters: marks, but not every number
  *   ^ $            match at every line
- *   {n,m}+ {n}?    a repeat of the repeat: neither possessive nor lazy
+ *   {n,m}+ {n}?    a repeat of a repeat, neither possessive nor lazy
  *   {,m}           {0,m}
  *   \h \v          a hexadecimal digit, a vertical tab
  *   (?m)           the dot matches ends of lines
  *   \C             refused: \C-x is a control character, which PCRE2 does not know
  *   \Q \xE9 (?U) (*UCP) \b+ \p{Xan} a(?i)b (?i)ss
- *                  refused with others: Oniguruma does not know them, or reads them in another way
+ *                  refused, like some others: Oniguruma does not know them or reads them in another
+ *                  way
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  *
  * The characters that the two libraries compare in different ways without case are in
@@ -33,7 +35,7 @@ static const char hexits[] = "0123456789abcdefABCDEF";
 typedef enum item_kind {
     ITEM_NONE, // the beginning of an alternative
     ITEM_BARE, // an item that matches no character: an anchor, a lookaround, a group of such items
-    ITEM_SOLID // any item that matches a character
+    ITEM_SOLID // an item that matches at least one character
 } item_kind;
 
 typedef struct open_group {
@@ -274,7 +276,8 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
         return rewriter_put(r, "\\x0B", 4);
     }
     r->looks |= c && strchr("AzZGbByY", c);
-    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside text that .+ has matched
+    /* After .+, PCRE2 does not find a \R that .+ could also match, so \R becomes a group. */
+    if (c == 'R' && !in_class) {
         r->at += 2;
         return osh_buf_printf(r->cx, r->out, "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
     }

@@ -3,7 +3,7 @@
 #define OSH_TOK_PATTERN_H
 #include <stdbool.h>
 
-/* True if s is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, and X is a character, brackets without
+/* True if s is X, X+, X{n}, X{n,} or X{n,m} with n up to 3. X is a character, brackets without
  * escapes, or one of \s \d \n \r \t. */
 bool osh_tok_is_one_atom(const char *s);
 #endif

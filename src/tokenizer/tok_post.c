@@ -91,7 +91,7 @@ static osh_status post_load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o,
             OSH_TRY(post_load_nested(cx, p, item, what, n_templates, depth + 1));
         goto done;
     }
-    if (++*n_templates > 1) // with two templates the tokenizers library panics
+    if (++*n_templates > 1) // the tokenizers library panics if two templates add tokens
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than one post_processor adds tokens", what);
     if (!strcmp(type, "TemplateProcessing"))
         OSH_TRY(post_load_template(cx, p, o, what));

@@ -30,7 +30,7 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
     if (p->re) return OSH_OK;
     osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
     if (at->start != SIZE_MAX) return rc;
-    // a match may begin at this position or later
+    // no match begins before this position
     at->end = n - from < p->n_literal ? from : n - p->n_literal + 1;
     while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
@@ -114,7 +114,7 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const osh_hayst
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        // true for an empty match directly after a match
+        // true for an empty match at the end of the previous match; such a match is ignored
         bool again = start == end && start == done_to && start > 0;
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
@@ -169,7 +169,7 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const osh_haystack
         from = c->held ? c->start : done_to;
     } else {
         OSH_TRY(cutter_emit(c));
-        from = known; // the text to remove may continue in later text
+        from = known; // later text may continue the part to remove
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);

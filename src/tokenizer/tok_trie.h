@@ -32,7 +32,7 @@ typedef struct osh_tok_trie {
 osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
                               const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);
-/* Returns the id of a token, or -1. */
+/* Returns the id of the token s of n bytes, or -1 if the trie does not have the token. */
 int32_t osh_tok_trie_find(const osh_tok_trie *t, const char *s, size_t n);
 /* Moves *node to the child with label c. Returns false if there is no such child. */
 static inline bool osh_tok_trie_step(const osh_tok_trie *t, uint32_t *node, unsigned char c)

@@ -62,8 +62,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Offers a path to p, whose last token begins at `from`. The path is stored if p has no path yet or
- * a path with a lower score. */
+/* Offers a path that ends at position p. The last token of the path begins at `from`. The path is
+ * stored if p has no path yet, or a path with a lower score. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -182,7 +182,7 @@ static double serde_number(const char *s)
     if (*s == 'e' || *s == 'E') exponent += strtol(s + 1, NULL, 10);
     double f = (double)digits;
     for (; exponent < -308 && f != 0; exponent += 308) f /= 1e308;
-    if (exponent < -308) exponent = 0; // the value underflows to 0
+    if (exponent < -308) exponent = 0; // the number is too small for a double and becomes 0
     char power[32];
     snprintf(power, sizeof power, "1e%ld", labs(exponent));
     f = exponent < 0 ? f / strtod(power, NULL) : digits ? f * strtod(power, NULL) : 0;

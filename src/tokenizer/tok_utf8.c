@@ -1,16 +1,16 @@
 /* tok_utf8.c - decodes UTF-8, replaces invalid bytes, and has the character classes that tokenizers
  * takes from Rust.
  *
- * The replacement is that of Python's errors="replace" (Unicode 3.9, "maximal subpart"): the
- * longest prefix of a valid character becomes one U+FFFD. If there is no such prefix, one byte
- * becomes one U+FFFD. */
+ * The replacement is that of Python's errors="replace" ("maximal subpart" in section 3.9 of the
+ * Unicode standard): the longest prefix of a valid character becomes one U+FFFD. If there is no
+ * such prefix, one byte becomes one U+FFFD. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 #include <utf8proc.h>
 
-/* Returns the size in bytes of the character at s (table 3-7 of the Unicode standard). If it is not
- * valid, returns 0 and sets *bad to the size of the maximal subpart. */
+/* Returns the size in bytes of the character at s (table 3-7 of the Unicode standard). If the
+ * character is not valid, returns 0 and sets *bad to the size of the maximal subpart. */
 static size_t utf8_scan(const unsigned char *s, size_t n, size_t *bad)
 {
     unsigned char lo = 0x80, hi = 0xBF; // allowed values of the second byte

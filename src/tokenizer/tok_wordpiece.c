@@ -14,9 +14,10 @@ typedef struct wordpiece {
     /* Trie node of the prefix "##" of tokens inside a word; 0 if the prefix is empty. */
     uint32_t behind;
     bool any_behind;   // true if a token begins with the prefix
-    int64_t max_chars; // a word with more characters is unknown
+    int64_t max_chars; // largest number of characters in a word; a longer word is unknown
     size_t size;
-    int32_t max_id, unk_id; // unk_id: -1 if the unknown token is not in the vocabulary
+    /* unk_id: id of the unknown token; -1: the vocabulary does not have the token. */
+    int32_t max_id, unk_id;
 } wordpiece;
 
 static void wordpiece_free(osh_ctx *cx, void *state)

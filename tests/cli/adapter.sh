@@ -1,7 +1,8 @@
 # adapter.sh - tests --adapter. A model with an adapter must give the same bytes as a model into
-# which the adapter was merged before, without data and with data. eval must give the same numbers.
-# A run does not continue with another adapter. The report names the adapter, and verify needs the
-# adapter. Budgets are respected. Other variants of LoRA and wrong files are refused.
+# which the adapter was merged before. Tests jobs without data and with data. eval must give the
+# same numbers. A run does not continue with another adapter. The report names the adapter, and
+# verify needs the adapter. Budgets are respected. Other variants of LoRA and wrong files are
+# refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

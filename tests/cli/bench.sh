@@ -1,5 +1,5 @@
 # bench.sh - runs oneshot bench, with text and JSON output. All rates are positive. scripts/bench.sh
-# prints its tables, even if there is no other program to compare with.
+# compares oneshot with other programs, and prints its tables even if there are no other programs.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.01 --dir . >text
@@ -7,7 +7,7 @@ grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
-# these instruction sets multiply pairs of bf16 values
+# the instruction sets amx and avx512_bf16 multiply pairs of bf16 values
 if grep -Eq 'isa=(amx|avx512_bf16) ' text; then
     for what in 'q, o' 'k, v' 'gate, up, glu' down 'Hessian of 576' 'Hessian of 1536'; do
         grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
@@ -37,8 +37,8 @@ grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
 grep -Eq '^process ' table
 grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s \([0-9.]+ before, [0-9.]+ after\); processors busy [0-9]+ % of the time$' table
 
-# Small scripts replace the other programs. The test checks their arguments, and their rows in the
-# table.
+# Small scripts replace the programs with which oneshot is compared. The test checks the arguments
+# of these scripts, and their rows in the table.
 mkdir -p llama.cpp/build/bin
 cat >python <<'PYTHON'
 #!/bin/sh
@@ -70,14 +70,15 @@ for name in $names; do
 done
 grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-# the replacements of these programs copy the model to their output
+# the scripts that replace llm-compressor and llama-quantize copy the model to their output, so the
+# figures are those of the dense model
 for name in llm-compressor llama-quantize; do
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 
-# In each turn, every program runs once. If another program fails in a later turn, the table has the
-# turns that it finished. The same command then runs only the missing turns. A different command
-# runs all turns.
+# scripts/bench.sh runs all programs in turns. If a program other than oneshot fails in a later
+# turn, the table has the turns that this program finished. The same command then runs only the
+# missing turns. A different command runs all turns.
 touch broken
 if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
 # oneshot's third turn is in the table

@@ -61,8 +61,8 @@ if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at t
 same caches --host-memory "$least"
 
 # disk_f16 stores F32 values as F16, which halves the files and changes the output. The output still
-# does not depend on batch, threads, tier, rounds and segments. For a value that is too large for
-# F16, the run fails and names the value. BF16 values are stored unchanged, with a warning.
+# does not depend on batch, threads, tier or budget. For a value that is too large for F16, the run
+# fails and names the value. BF16 values are stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'
@@ -74,16 +74,17 @@ want=$(sum f16)
 [ "$(sum f32)" != "$want" ] || fail "F16 changes no byte: the test cannot fail"
 scratch() { plan finely.yaml "$@" --json | sed -n '/"memory"/,/}/s/^ *"scratch_bytes": \([0-9]*\),*$/\1/p' | head -1; }
 more=("${job[@]}") all=$(scratch --calib-cache disk --mem-opt-level 1) half=$(scratch --calib-cache disk_f16 --mem-opt-level 1)
-# twice the size of the F16 files differs from the size of the F32 files only by headers
+# apart from headers, F16 files have half the size of F32 files
 [ $((2 * half - all)) -gt 0 ] && [ $((2 * half - all)) -lt 2000 ] || fail "F16 takes $half bytes of $all"
 for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression zstd --num-workers 3" "--device-memory $(
     plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
     same finely --calib-cache disk_f16 $way
 done
-# sets a weight to 3.5e9
+# sets each weight of a norm to 3.5e9
 "$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f
 one finely f32 --calib-cache disk --overwrite
-# with layers as targets the values are kept; with Linears they are read again from their tier
+# with layers as targets the values are kept in memory; with Linears as targets they are read again
+# from their tier
 for way in "" "--sequential-targets Linear"; do
     if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
     grep -q 'token [0-9]*, channel [0-9]*: .* is more than F16 has (65504): want --calib-cache disk; .*value model.layers.1' err ||

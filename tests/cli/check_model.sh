@@ -51,7 +51,7 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
-# no node reads the tensors of this layer, because only images use it
+# In mllama, no node reads the gates of cross-attention, because only images use them.
 "$OSH_TOOLS/tiny_model" mllama seen
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'

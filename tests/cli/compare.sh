@@ -1,7 +1,7 @@
 # compare.sh - tests --save-logits and `oneshot compare`. Saved logits give exactly the same numbers
-# as the model that made them, even if the logits have a bias, a divisor or a cap. `oneshot compare`
-# prints the numbers of panels and of outputs. Wrong tokens, directories and files are refused.
-# Refused files are not changed.
+# as the model that made them. This also holds for logits with a bias, a divisor or a cap. `oneshot
+# compare` prints the numbers of panels and of outputs. Wrong tokens, directories and files are
+# refused. Refused files are not changed.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m

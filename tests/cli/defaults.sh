@@ -128,7 +128,8 @@ grep -q 'model.layers.\*.mlp.down_proj (its groups do not divide its columns)' <
 oneshot --model wide --scheme W4A16 --ignore lm_head --ignore 're:.*down_proj$' --output by_name --overwrite >/dev/null
 cmp by_name/model.safetensors dense/model.safetensors || fail "--indivisible dense: other bytes than with ignore"
 
-# With --tensor-parallel, each GPU gets whole groups, words and heads.
+# With --tensor-parallel, each GPU gets whole groups, whole words of packed codes and whole heads.
+# Otherwise the job is refused.
 plan() { "$ONESHOT" plan --model wide "$@" 2>&1 | tr -s ' \n' ' '; }
 plan --scheme W4A16 --group-size 32 --tensor-parallel 2 | grep -q '14 modules can be split among 2 GPUs' || fail "$(plan --scheme W4A16 --group-size 32 --tensor-parallel 2)"
 want 2 '2: 2 modules cannot be split: model.layers.\*.mlp.down_proj: groups of 64 do not divide the 96 columns of a part; want' \

@@ -62,8 +62,8 @@ assert sorted(gone) == sorted(n for n in a if any(f"{l}.experts.{i}." in n for l
 P
 python3 look.py
 
-# The bytes are the same with another number of threads, with the recipe.yaml of the output as
-# recipe, and after a kill.
+# The output bytes are the same with another number of threads, with the recipe.yaml of the output
+# as recipe, and after a kill.
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${job[@]}" --threads 3 --batch-size 4 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: other bytes"
@@ -137,7 +137,7 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-# the experts of this model are in one tensor, so the job would prune only the routers
+# gpt_oss has all experts in one tensor, so the job would prune only the routers
 "$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB

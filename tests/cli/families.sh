@@ -165,8 +165,8 @@ n=$(perplexity conv)
 if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
 grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 
-# Ranges of the inputs of experts are refused on a GPU if experts get only their routed tokens. The
-# experts of gpt-oss are in one tensor, so the config lists them in ignore.
+# The ranges of the inputs of experts (static inputs) are refused on a GPU if experts get only their
+# routed tokens. The experts of gpt-oss are in one tensor, so the config lists them in ignore.
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
 job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)
@@ -175,8 +175,8 @@ job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# If a token selects several experts, the input of each expert is the token multiplied by the
-# routing weight of the expert, even if the token is not sent to the expert.
+# If a token selects several experts, each expert gets the token multiplied by the expert's routing
+# weight. This also holds for an expert to which the token is not sent.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

@@ -47,11 +47,11 @@ rm $p/oneshot-journal; ln elsewhere $p/oneshot-journal
 refused "$p/oneshot-journal is a file with a second name" o --restart
 rm -r $p elsewhere
 mkdir $p; echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file that oneshot did not make" o; rm -r $p
-# after a power loss, a journal may have only these first bytes
+# after a power loss, a journal may have only the first bytes of its header
 for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do
     mkdir $p && printf "$part" >$p/oneshot-journal && one o >/dev/null && rm -r o
 done
-# a run that is killed at its start recognizes its files later
+# if a run is killed at its start, the next run recognizes the files of the killed run
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
@@ -81,8 +81,8 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# If a key occurs twice in the journal, --restart discards the partial directory. It deletes only
-# files of the run.
+# If a key occurs twice in the journal, --restart discards the partial directory. --restart deletes
+# only files of the run.
 echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?

@@ -1,6 +1,6 @@
 # hub_cache.sh - uses a model by its Hub name, without a network, from a cache in the layout of
-# huggingface_hub. The bytes are the same as from the model's directory. A path is never used as a
-# Hub name. Errors name the files that the cache lacks.
+# huggingface_hub. The output bytes are the same as from the model's directory. A path is never used
+# as a Hub name. Errors name the files that the cache lacks.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 commit=0123456789abcdef0123456789abcdef01234567
@@ -26,7 +26,7 @@ grep -qx 'next       oneshot verify tiny-W4A16 --model org/tiny@main' said || { 
 cmp tiny-W4A16/model.safetensors b/model.safetensors
 "$ONESHOT" inspect "org/tiny@$commit" | grep -q model.layers.0 || fail "inspect"
 "$ONESHOT" plan --model org/tiny --scheme W4A16 >/dev/null
-# a directory with this path has precedence over the model of the Hub
+# a directory org/tiny has precedence over the model org/tiny of the Hub
 mkdir -p org && cp -r m org/tiny
 sed -i 's/"LlamaForCausalLM"/"Local"/' org/tiny/config.json
 "$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory is there"

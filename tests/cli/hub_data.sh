@@ -1,5 +1,5 @@
 # hub_data.sh - uses data sets by name, from a server of rows on the loopback
-# (tests/tools/hub_server.py). The bytes are the same as from a file with these rows. LLM
+# (tests/tools/hub_server.py). The output bytes are the same as from a file with these rows. LLM
 # Compressor's names of data sets are known, and their rows give the same texts. Rows that are in
 # the cache need no network. Errors give the reason.
 set -euo pipefail

@@ -8,7 +8,7 @@ python=${OSH_PYTHON:-python3}
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=96 samples=1 tokens=8 >/dev/null
 rm m/calibration.jsonl
 echo '{"model": {}}' >m/tokenizer.json
-# this name matches any port of the host
+# The host of large files has another name than the Hub, whose name is 127.0.0.1.
 "$python" "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports localhost &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT

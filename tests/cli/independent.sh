@@ -1,6 +1,6 @@
 # independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
 # of the model, after the previous modifiers have changed it. The output is that of separate runs of
-# one modifier each. The bytes do not depend on threads, batch, tier, budget or a kill. The
+# one modifier each. The output bytes do not depend on threads, batch, tier, budget or a kill. The
 # predicted memory is enough. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 recipe() { # arguments: file, modifiers; writes a stage per modifier, because a stage cannot have
-           # two of one name
+           # two modifiers of one name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"
@@ -55,7 +55,7 @@ must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-# equal only in layer 0, because no Linear is solved before it
+# only the weights of layer 0 are equal in both outputs, because no Linear is solved before layer 0
 tensors pair joint 'self_attn.q_proj.weight$' '4 3'
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'

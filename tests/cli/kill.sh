@@ -1,7 +1,7 @@
-# kill.sh - disturbs runs. Tests kill -9 at calls that change the disk and at random moments,
-# SIGTERM and SIGINT, a disk that fails or is full, and a journal that is cut or changed. The same
-# command then gives the files of an undisturbed run. KILLS is the smallest number of runs that kill
-# -9 ends.
+# kill.sh - disturbs runs. Tests kill -9 at calls that change the disk and at random moments, and
+# SIGTERM and SIGINT. Also tests a disk that fails or is full, and a journal that is cut or changed.
+# The same command then gives the files of an undisturbed run. KILLS is the smallest number of runs
+# that kill -9 ends.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
@@ -71,7 +71,7 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        # otherwise the run has finished, or does not handle the signal yet
+        # with another exit code, the run had finished, or did not handle the signal yet
         [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
@@ -98,7 +98,7 @@ for what in EIO ENOSPC; do
         errors=$((errors + 1))
     done
 done
-# the first call of this kind, and all calls after it, fail
+# the first call of the kind $call, and all calls after it, fail
 for call in pwrite fsync fdatasync rename fallocate mkdir; do
     code=0
     INJECT_CALLS=$call INJECT_AT=1 INJECT_WHAT=EIO injected one gptq out >log 2>&1 || code=$?
@@ -170,7 +170,7 @@ same out want.gptq "restarted"
 rm -rf out
 
 # Finished work is not repeated. If values are in memory, the next run computes each finished layer
-# forward once. If values are on the disk, it does not run finished layers.
+# forward once. If values are on the disk, the next run does not compute finished layers.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }

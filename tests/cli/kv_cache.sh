@@ -1,6 +1,6 @@
 # kv_cache.sh - tests schemes of the key and value cache. The scales of keys and values equal those
-# of LLM Compressor on the same samples. The bytes do not depend on threads, batch, budget or a
-# kill. eval rounds keys and values as a quantized cache does. verify finds impossible scales.
+# of LLM Compressor on the same samples. The output bytes do not depend on threads, batch, budget or
+# a kill. eval rounds keys and values as a quantized cache does. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,6 +1,7 @@
 # layers.sh - tests scripts/check_layers.py. The script fails on includes and calls of higher layers
-# and of siblings, on cycles of more than three files, on names of table rows in other directories,
-# and on names of CUDA outside of gpu, ops and solver. It does not fail on anything else.
+# and of siblings, and on cycles of more than three files. It also fails on names of table rows in
+# other directories, and on names of CUDA outside of gpu, ops and solver. Nothing else makes the
+# script fail.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }

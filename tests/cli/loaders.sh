@@ -40,8 +40,9 @@ has proj_out 're:(.*\.)?proj_out$'
 verify v
 
 # Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
-# head must be untied in the output; verify finds an output in which it is still tied. Otherwise the
-# head stays tied. One model has a template, one has none, and one has the key inside text_config.
+# head must be untied in the output; verify finds an output in which it is still tied. If both have
+# no codes, the head stays tied. One model has a template, one has none, and one has the key inside
+# text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside
@@ -81,8 +82,8 @@ run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
 verify v
 
-# A block for multi-token prediction belongs to no layer. If a head is neither stored nor tied, jobs
-# that read logits fail.
+# A block for multi-token prediction belongs to no layer. If the head is not stored and not tied,
+# jobs that read logits fail.
 tiny qwen3_vl v
 for leaf in mlp.gate_proj mlp.up_proj self_attn.q_proj; do
     edit v dup model.language_model.layers.0.$leaf.weight mtp.layers.0.$leaf.weight

@@ -1,6 +1,6 @@
 # memory_resume.sh - kills a run with values on the disk. The next run continues after the last
 # finished subgraph, without a pass over earlier subgraphs. If the stored values are damaged, the
-# next run starts from the tokens. The bytes are the same.
+# next run starts from the tokens. The output bytes are the same.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"

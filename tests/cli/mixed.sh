@@ -1,6 +1,7 @@
 # mixed.sh - tests the choice of bits for each module (docs/how-to/mixed-precision.md). The output
 # is at most as large as the target. Modules that inference engines fuse get the same bits. The
-# bytes do not depend on threads, batch or a kill. Impossible jobs are refused before any work.
+# output bytes do not depend on threads, batch or a kill. Impossible jobs are refused before any
+# work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -66,7 +67,7 @@ done
 # Tests target sizes of the quantized modules and of the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
-# the size of the file includes the header
+# the target is for the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
 cat >recipe.yaml <<'R'
 default_stage:
@@ -92,7 +93,7 @@ P
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
 # Candidates may also be schemes. Each group of the output has one format. The predicted loss
-# includes the rounding of inputs. The bytes do not depend on threads.
+# includes the rounding of inputs. The output bytes do not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml

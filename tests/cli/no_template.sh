@@ -93,8 +93,8 @@ code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
 [ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
-# If a large part of the decoder blocks stays dense, there is a warning. It is in the plan, in the
-# report, and in the output of the run before and after the work.
+# If a large part of the decoder blocks stays dense, there is a warning. The warning is in the plan,
+# in the report, and in the output of the run before and after the work.
 rm -rf out
 plan --ignore 're:.*self_attn.*' >plan
 warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'

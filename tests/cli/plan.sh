@@ -30,7 +30,7 @@ done <rows
 [ $n = 18 ] || fail "$n of 18 subgraphs: $(cat rows)"
 tail -n 1 plan | grep -qE '^needs: host memory [0-9.]+ MB, disk 3\.[0-9] MB; about [0-9ms]+ with [0-9]+ threads' || fail "needs: $(cat plan)"
 
-# The run and the plan refuse the job with the same message, and neither leaves a file.
+# The run and the plan refuse the job with the same message. No file is left.
 both() { # arguments: part of the message, flags
     local words=$1 code
     shift
@@ -53,7 +53,7 @@ for again in 1 2; do # the second run replaces the output
 done
 rm -r "${name:1}"
 
-# The steps of each subgraph are those that the run executes.
+# For each subgraph, the plan has the steps that the run executes.
 steps() { # arguments: subgraph
     sed -n "/\"name\": *\"$1\"/,/\"name\"/{/\"name\": *\"$1\"/!{/\"name\"/q};s/.*\"kind\": *\"\([a-z_]*\)\".*/\1/p}" plan | tr '\n' ' '
 }
@@ -76,8 +76,8 @@ assert planned == io["planned_read_bytes"] > source, (planned, source)
 assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
 P
 
-# The summary has at most 12 lines of 80 columns, breaks lines only between words, counts the rows
-# that are left out, and names a --host-memory that is enough.
+# The summary has at most 12 lines of 80 columns, and breaks lines only between words. It counts the
+# rows that are left out, and names a --host-memory that is enough.
 fits() { # arguments: those of plan; checks the rows with scales and memory, and the last line
     "$ONESHOT" plan "$@" >summary || fail "plan $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
@@ -119,8 +119,8 @@ for flags in "" "${small[*]}"; do
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
 
-# All experts of a layer read the same input, so its Hessian counts once. With this budget a few
-# rounds are enough. Each round collects some of the Hessians.
+# All experts of a layer read the same input, so its Hessian counts once. With 63 % of the device
+# memory of the plan, a few rounds are enough. Each round collects some of the Hessians.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
 mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
          --threads 1 --batch-size 1 --mem-opt-level 2)

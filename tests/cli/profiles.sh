@@ -1,7 +1,7 @@
 # profiles.sh - tests oneshot report. The command compares the profiles of several runs, even of a
 # killed run, as text and as a page. It reads the profile of AMD Quark, too. Also tests
-# ONESHOT_PROFILING, and stages from the command line. Files that are not profiles are refused, and
-# so are paths for the page that oneshot did not make.
+# ONESHOT_PROFILING, and stages from the command line. Files that are not profiles are refused. The
+# page does not overwrite a file that oneshot did not make.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {

@@ -1,7 +1,7 @@
-# prune.sh - tests pruning alone, and before a quantizer in one traversal. The bytes do not depend
-# on threads, batch, tier, budget or a kill. The predicted memory is enough. After quantization,
-# pruned weights are still zeros. verify finds a pruned weight that is not zero. Impossible jobs are
-# refused.
+# prune.sh - tests pruning alone, and before a quantizer in one traversal. The output bytes do not
+# depend on threads, batch, tier, budget or a kill. The predicted memory is enough. After
+# quantization, pruned weights are still zeros. verify finds a pruned weight that is not zero.
+# Impossible jobs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -57,7 +57,8 @@ P
 done
 echo "same bytes"
 
-# in this job the Hessians need most of the memory, and the quantizer needs no Hessian
+# Tests the predicted memory. The pruner needs Hessians, which take most of the memory; the
+# quantizer needs none.
 if [ -z "$SANITIZED" ]; then
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \

@@ -1,7 +1,7 @@
-# quality.sh - tests --quality best. The bytes do not depend on threads, batch and the spelling of
-# the flag. No step raises a module's loss. The error of the outputs is smaller than with --quality
-# gptq. The memory is as predicted. A kill does not change the result. Quality best sets flags that
-# the command does not give.
+# quality.sh - tests --quality best. The output bytes do not depend on threads, batch and the
+# spelling of the flag. No step raises a module's loss. The error of the outputs is smaller than
+# with --quality gptq. The memory is as predicted. A kill does not change the result. Quality best
+# sets flags that the command does not give.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }

@@ -1,7 +1,7 @@
-# rotate.sh - tests SpinQuantModifier before rounding and before GPTQ. The bytes do not depend on
-# threads, batch, tier, budget or a kill. verify rotates the source before it compares. Without
-# quantization, a rotation does not change the predictions of the model. A tied head gets a weight
-# of its own.
+# rotate.sh - tests SpinQuantModifier before rounding and before GPTQ. The output bytes do not
+# depend on threads, batch, tier, budget or a kill. verify rotates the source before it compares.
+# Without quantization, a rotation does not change the predictions of the model. A tied head gets a
+# weight of its own.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,6 +1,6 @@
 # routed_experts.sh - tests --moe-calibrate-all-experts false, which calibrates each expert with the
-# tokens that the router sends to it. The bytes do not depend on threads, batch and budgets. An
-# expert without tokens is rounded to nearest, and a message names the expert. A router of zeros
+# tokens that the router sends to it. The output bytes do not depend on threads, batch and budgets.
+# An expert without tokens is rounded to nearest, and a message names the expert. A router of zeros
 # sends all tokens to the first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
@@ -37,7 +37,7 @@ d = json.load(open("sparse/oneshot-report.json"))
 errors = [m["relative_squared_error"] for m in d["modules"] if ".experts." in m["name"]]
 assert len(errors) == 18 and max(errors) < 0.3, errors # 1: all weights are 0
 P
-# GPTQ after a pruner rounds such an expert to nearest, too.
+# GPTQ after a pruner rounds an expert without tokens to nearest, too.
 printf '    GPTQModifier: {scheme: W8A8, targets: ["re:.*layers.2.*_proj"]}\n' >>sparse.yaml
 "$ONESHOT" --model model --recipe sparse.yaml --dataset model/calibration.jsonl --progress none --output both "${routed[@]}" >log 2>&1 ||
     { cat log; fail both; }
@@ -75,8 +75,8 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # The peak of a layer depends on the instruction set. With this budget, the number of
-        # parallel solves depends on the peak.
+        # The peak of a layer depends on the instruction set. With the smallest device memory of the
+        # plan, the number of parallel solves depends on this peak.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done

@@ -1,7 +1,7 @@
 # schedule.sh - tests scripts/schedule.sh. The simulation runs the chunks of a job one after the
 # other, and the job must write the same bytes. The simulated time of three workers must be at least
-# a third of the time of one worker. It must be at least the time in which only the calling thread
-# works. The test compares only times of the same run.
+# a third of the time of one worker. The simulated time of three workers must also be at least the
+# time in which only the calling thread works. The test compares only times of the same run.
 set -euo pipefail
 [ -x "$OSH_TOOLS/schedule" ] || { echo "a sanitizer's build has no $OSH_TOOLS/schedule"; exit 77; }
 "$OSH_TOOLS/make_model" tiny hidden=128 intermediate=256 heads=4 kv=2 vocab=256 layers=2 samples=6 tokens=48

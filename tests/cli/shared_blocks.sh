@@ -23,7 +23,7 @@ grep -qF '"re:.*_adapter(_list)?\\..*"' out/config.json || fail "adapters are no
 perplexity() { "$ONESHOT" eval --model "$1" --dataset z/calibration.jsonl --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'; }
 awk -v a="$(perplexity z)" -v b="$(perplexity out)" 'BEGIN { print a, b; exit !(a > 1 && b > 1 && a != b && b < 1.05 * a && a < 1.05 * b) }' || fail "perplexity"
 
-# A fold would change the weights for the other layers, too.
+# A fold for one layer would change the shared weights for the other layers, too.
 cat >awq.yaml <<'Y'
 s_stage:
   q_modifiers:
@@ -34,7 +34,8 @@ s_stage:
 Y
 if "$ONESHOT" "${job[@]}" --recipe awq.yaml --output awq 2>err; then fail "AWQ changes a shared weight"; fi
 grep -q 'which is the weight of 2 modules' err || fail "$(cat err)"
-# Scales of keys and values belong to one module, but a shared block has a cache for each layer.
+# Scales of keys and values belong to one module, but a shared block has a cache for each layer. So
+# kv_cache_scheme is refused.
 cat >kv.yaml <<'Y'
 s_stage:
   q_modifiers:

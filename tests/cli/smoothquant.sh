@@ -1,5 +1,5 @@
-# smoothquant.sh - tests SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do
-# not depend on threads, batch, tier, budget or a kill. verify accepts the changed tensors.
+# smoothquant.sh - tests SmoothQuant before GPTQ and before rounding, in one traversal. The output
+# bytes do not depend on threads, batch, tier, budget or a kill. verify accepts the changed tensors.
 # SmoothQuant alone does not change the predictions of the model. Mappings that would change the
 # predictions are refused.
 set -euo pipefail

@@ -100,7 +100,8 @@ for name in rtn gptq; do
     INJECT_AT=$((count * 7 / 10)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
         { echo "$name: touched under the run"; cat log; exit 1; }
     same out want.$name "$name: touched under the run"
-    # this run takes time, so that the time of the source is no longer the present time
+    # while this run works, time passes, so the time stamp of the source is in the past for later
+    # runs
     one $name later >/dev/null
     cmp out/oneshot-manifest.json later/oneshot-manifest.json
     rm -rf later

@@ -1,7 +1,7 @@
-# tune.sh - tests the key `tune` of GPTQModifier. The bytes do not depend on threads, batch, tier,
-# budget or a kill. The predicted memory is not exceeded. Tuned values are written only if they are
-# better on the held-back samples. verify accepts changed norms. Modules that cannot be tuned are
-# refused. With quality best they are not tuned, and a message says so.
+# tune.sh - tests the key `tune` of GPTQModifier. The output bytes do not depend on threads, batch,
+# tier, budget or a kill. The predicted memory is not exceeded. Tuned values are written only if
+# they are better on the held-back samples. verify accepts changed norms. Modules that cannot be
+# tuned are refused. With quality best they are not tuned, and a message says so.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -47,7 +47,7 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
     ls out.oneshot-partial >left
-    # this kill was in the middle of the replacement
+    # this kill was while the new tensors replaced the old tensors
     if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
         tuned=out.oneshot-partial/oneshot-tuned
         cp $tuned keep

@@ -5,14 +5,15 @@
  *
  *   byte 0   bit 0 is 1: the other bytes of the input are the file
  *            bit 0 is 0: the other bytes are records, which the test writes with right checksums
- *            bit 1: the first record names another run bit 2: the last 3 bytes of the file are lost
+ *            bit 1: the first record names another run
+ *            bit 2: the last 3 bytes of the file are lost
  *   record   type, length, payload; after a length of 255, two bytes have the length */
 #include "fuzz/fuzz.h"
 #include "output/emit_impl.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own, like the variables below; freed by the end of the process
+static osh_ctx *cx;      // own; freed by the end of the process, like the variables below
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own

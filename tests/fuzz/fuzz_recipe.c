@@ -1,8 +1,8 @@
 /* fuzz_recipe.c - reads any bytes as a recipe.
  *
  * The bytes must be refused with a message. If not, the schemes of the modifiers must be complete,
- * must match names without a crash, and must be printed as a quantization_config that can be
- * read. */
+ * and must match names without a crash. The schemes must be printed as a quantization_config that
+ * can be read. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 
@@ -39,8 +39,8 @@ static void config_print(osh_ctx *cx, const osh_modifier *m)
     }
     if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) &&
         !osh_q_config_parse(cx, &c, tree, "printed"))
-        CHECK(c->n <= m->n_schemes); // a config refuses groups without weights and groups with
-                                     // equal names
+        CHECK(c->n <= m->n_schemes); // the read may fail, because a config refuses groups without
+                                     // weights and groups with equal names
     osh_error_clear(cx);
     osh_q_config_free(cx, c);
     cJSON_Delete(tree);

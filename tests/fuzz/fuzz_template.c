@@ -21,7 +21,8 @@ static void open_once(void)
     tiny_open(cx, &t, "llama_tied");
     tiny_write(cx, &t, dir, OSH_F32);
     tiny_check(cx, osh_checkpoint_open(cx, &ck, dir));
-    tiny_check(cx, osh_dir_remove(cx, dir)); // the open shard can still be read
+    tiny_check(cx, osh_dir_remove(cx, dir)); // the shard is open, so it can still be read without
+                                             // the directory
     tiny_close(&t);
 }
 

@@ -74,8 +74,8 @@ static inline void guarded_check(const guarded *g)
 
 static inline void guarded_free(osh_ctx *cx, guarded *g) { osh_free(cx, g->room); }
 
-/* Fills the tensor with values in amp * [-1, 1), rounded to the dtype before any kernel reads
- * them. */
+/* Fills the tensor with values in amp * [-1, 1), rounded to the dtype of the tensor before any
+ * kernel reads them. */
 static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
 {
     int64_t n = osh_tensor_numel(&g->t);
@@ -119,12 +119,12 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
 }
 
 /* Returns the tolerance (NMSE) for an output of dtype dt. For BF16 and F16, the tolerance allows a
- * few percent of the elements to differ by one unit in the last place. Their error is added to
- * `tol`. */
+ * few percent of the elements to differ by one unit in the last place. `tol` is added to this
+ * allowance. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
-    // the unit in the last place of BF16 is 2^-8; errors that are spread evenly over a unit have an
-    // NMSE of (2^-8)^2 / 12 = 1.3e-6
+    // the unit in the last place of BF16 is 2^-8; if every element has an error that is spread
+    // evenly over a unit, the NMSE is (2^-8)^2 / 12 = 1.3e-6
     if (dt == OSH_BF16) return tol + 2e-7;
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;

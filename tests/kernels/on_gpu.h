@@ -12,12 +12,12 @@
 #include "strict.h"
 
 /* osh_play_order and osh_play_protect (tests/play/play.h) exist if the GPU is emulated.
- * osh_race_barrier exists if the emulated GPU detects races. One order of the threads is enough to
- * detect a race. */
+ * osh_race_barrier exists if the emulated GPU detects races. A test that detects races runs only
+ * one order of the threads, which is enough. */
 void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));
-long osh_play_calls(const char *name) __attribute__((weak)); // defined if the GPU is emulated
+long osh_play_calls(const char *name) __attribute__((weak)); // exists only if the GPU is emulated
 
 enum { GPU_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__
@@ -48,8 +48,8 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     return d;
 }
 
-/* True on the emulated GPU. A test then skips the CPU kernels, which the test without a GPU
- * runs. */
+/* True on the emulated GPU. A test then skips the CPU kernels, because the same test also runs
+ * without a GPU. */
 static inline bool gpu_alone(void) { return osh_play_order; }
 
 static inline void gpu_protect(void)
@@ -96,8 +96,8 @@ static inline gpu_copy_of gpu_put(osh_ctx *cx, osh_device *d, const osh_tensor *
     return c;
 }
 
-/* Copies the values to the host tensor `to`, checks the guard bytes and frees the copy on the GPU.
- * If `to` is NULL, copies nothing. */
+/* Copies the values of `c` to the host tensor `to`, checks the guard bytes and frees the copy on
+ * the GPU. If `to` is NULL, copies nothing. */
 static inline void gpu_take(osh_ctx *cx, osh_tensor *to, gpu_copy_of *c)
 {
     uint8_t guards[2][GPU_GUARD];

@@ -3,12 +3,13 @@
  * division by their sum. Also compares the kernel, with a larger tolerance, with the reference,
  * which rounds after the division.
  *
- * The cases have lengths around the sizes of the kernel's tiles (64 keys, 128 queries, bands of
- * 16), heads of the kernel's four sizes and of other sizes, groups, windows, more samples than one
- * launch can process, and less shared memory. */
+ * The kernel has tiles of 64 keys, blocks of 128 queries and bands of 16 queries. The cases have
+ * samples with lengths around these numbers, and heads of the kernel's four sizes and of other
+ * sizes. They also test grouped heads, windows, more samples than one launch can process, and less
+ * shared memory. */
 #include "on_gpu.h"
 
-/* Exists (tests/play/play.h) only if the GPU is emulated. */
+/* osh_play_shared (tests/play/play.h) exists only if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
 /* KEYS: number of keys of a tile; MANY: more samples than one launch can process. */
@@ -31,10 +32,10 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
                                            // to tile
-    // a head has 8 columns, half of the 16 that one mma instruction multiplies
+    /* A head has 8 columns, half of the 16 that one mma instruction multiplies. */
     {{2, 1, 8, 0, 0}, {150}},
-    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
-                                           // scale is given
+    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // no kernel is made for heads of 40 columns, so a kernel
+                                           // for larger heads runs; a scale is given
     {{2, 2, 104, 0, 0}, {70}},
     {{2, 2, 64, 1, 0}, {65}},              // with a window of 1 each token sees only itself
     {{2, 1, 64, 50, 0}, {300, 40}, 3},     // the window is shorter than a tile; the sample of 40
@@ -136,8 +137,8 @@ static void batch_define(batch *b, const osh_attention_attr *at)
             }
 }
 
-/* Runs one batch, with BF16 in every order of the threads. The result may differ from the
- * definition only by a few roundings. It may differ more from the reference, which rounds
+/* Runs one batch. BF16 runs in every order of the threads, F16 in one order. The result may differ
+ * from the definition only by a few roundings. It may differ more from the reference, which rounds
  * probabilities at another step. The kernel must allocate no scratch. */
 static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
                         int64_t n, float amp, osh_dtype dt)
@@ -179,7 +180,7 @@ static void test_definition(void **state)
         const shape *s = &shapes[i];
         int64_t n = 0;
         while (n < 5 && s->T[n]) n++;
-        // both dtypes have the same addresses
+        // BF16 and F16 access the same addresses, so a check of addresses runs only one of them
         bool one = gpu_looks_at_addresses();
         if (!one || i % 2 == 0) batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
         if (!one || i % 2 == 1) batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
@@ -210,7 +211,7 @@ static void test_many_samples(void **state)
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    /* bytes of shared memory of a multiprocessor of compute capability 9.0; 8.0; 8.6 and 8.9 */
+    /* bytes of shared memory of a multiprocessor, by compute capability: 9.0; 8.0; 8.6 and 8.9 */
     static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();

@@ -158,8 +158,8 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, gpu_copy_of *
     osh_tensor_free(cx, got);
 }
 
-/* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs share one
- * input; if `several` is true, each job has its own input and perm. */
+/* Runs gptq_solve on a GPU: all jobs in one call, with weights and factors on the GPU. The jobs
+ * share one input; if `several` is true, each job has its own input and perm. */
 static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
                                   int n, bool several)
 {
@@ -186,7 +186,7 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_device_bytes(&g, osh_arena_room(d->arena));
-    osh_ctx *own = NULL; // counts the memory that the call allocates
+    osh_ctx *own = NULL; // counts the memory that the call of gptq_solve allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     osh_status rc = osh_gptq_column_of(d)->solve(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -230,7 +230,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     bool equal = !differ;
     /* The comparison treats +0 and -0 as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    // with one block no matrix multiplication follows, so all sums are rounded as in the reference
+    // with one block of columns no matrix multiplication follows, so all sums are rounded as in the
+    // reference
     if (p->block >= p->I)
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
@@ -286,7 +287,8 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // rows that are not selected have the loss 0
+            else assert_true(s.loss[o] == 0); // rows that osh_gptq_judges does not select have the
+                                              // loss 0
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -299,7 +301,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
-            /* Rows that are not selected have no loss. */
+            /* Rows that osh_gptq_judges does not select have no loss. */
             if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i];
         }
     double want = solution_objective(&s);
@@ -453,7 +455,7 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
         a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits < 8, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
-    /* One of the jobs is not packed. */
+    /* One job must not be packed. */
     if (a[0].dq_dtype == OSH_BF16) a[4].packed = false;
     for (int k = 0; k < N_TOGETHER; k++) a[k].dq = a[k].packed ? NULL : jobs[k].dq;
     assert_int_equal(solve_on(cx, d, a, N_TOGETHER), OSH_OK);
@@ -472,14 +474,14 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
     }
 }
 
-/* The result for a weight must not depend on the other weights in the same call, nor on the number
- * of rows that fit into memory. */
+/* The result for a weight must not depend on the other weights in the same call. It must not depend
+ * on the number of rows that fit into memory, either. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
     solution alone[N_TOGETHER], all[N_TOGETHER];
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
-    /* Bytes of the other tensors that solve_on allocates in the arena. */
+    /* Arena bytes that solve_on allocates itself, apart from the scratch of gptq_solve. */
     size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * GPU_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
         osh_gptq_group_add(&g, c->p[k].O,
@@ -563,8 +565,8 @@ static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
     s->a.dq = s->a.packed ? NULL : s->w;
 }
 
-/* The result for a weight must not depend on weights with other inputs, nor on the number of panels
- * (groups of rows of one weight, gptq_solve.cu) that fit into memory. */
+/* The result for a weight must not depend on weights with other inputs. It must not depend on the
+ * number of panels (groups of rows of one weight, gptq_solve.cu) that fit into memory, either. */
 static void inputs_case(osh_ctx *cx, const problem *p)
 {
     solution alone[N_INPUTS], all[N_INPUTS];
@@ -586,7 +588,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
-    /* The memory is enough for all panels, for many panels, for few panels, for one panel. */
+    /* room 0 to 3: memory for all panels, for many, for few, and for one panel */
     for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 2 : 1) {
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
         d = gpu_open(cx, others + given[room]);

@@ -38,8 +38,8 @@ static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
     }
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
-    /* Checks U H U^T = 1, which follows from U^T U = H^-1. p is H u_j^T, and u_i p is element (i,
-     * j). */
+    /* Checks that U H U^T is the identity, which follows from U^T U = H^-1. With row u_i of U and p
+     * = H u_j^T, element (i, j) is u_i p. */
     const float *u = h[1].t.data;
     float *p = osh_alloc(cx, (size_t)I * sizeof *p);
     for (int64_t j = 0; j < I && j < 200; j++) {
@@ -103,8 +103,8 @@ static void test_factor_threads(void **state)
     assert_memory_equal(u[0], u[1], sizeof u[0]);
 }
 
-/* The factorization fails in a later block of the matrix, while other threads invert the first
- * block or multiply. The upper triangle must not change. */
+/* Tests a factorization that fails in a later block of the matrix, while other threads invert the
+ * first block or multiply. The upper triangle must not change. */
 static void test_factor_refuses_late(void **state)
 {
     (void)state;
@@ -241,11 +241,11 @@ static void test_permute(void **state)
 enum { TOGETHER = 5 };
 typedef struct several { // several matrices on the host, and their factors from a GPU
     int64_t I;
-    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]; h: the matrix is in the lower triangle, and
-                                        // other numbers in the upper
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]; h: the matrix, in the lower triangle; was:
+                                        // copy of h
     float *diag;   // own [TOGETHER, I]: diagonals of the factored matrices, in the order of the
                    // solve
-    int32_t *perm; // own [TOGETHER, I]
+    int32_t *perm; // own [TOGETHER, I]: order of the columns of each matrix
     int bad;       // index of the matrix that is not positive definite
 } several;
 
@@ -304,7 +304,8 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
     osh_device_close(cx, d);
 }
 
-/* Checks that the result for matrix k equals gptq_factor of the permuted H. */
+/* Checks that the factor of matrix k equals the result of gptq_factor for the permuted matrix
+ * alone. */
 static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
 {
     int64_t I = x->I;
@@ -319,7 +320,7 @@ static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
     osh_free(cx, h);
 }
 
-/* The factor of a Hessian must not depend on the other Hessians in the same call, nor on the
+/* The factor of a Hessian must not depend on the other Hessians in the same call or on the
  * available memory. A Hessian that has no factor must not change, and must not affect the
  * others. */
 static void test_factors_together(void **state)
@@ -330,8 +331,8 @@ static void test_factors_together(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
-        /* room 0 to 2: see several_factor; 3: one call for each matrix. Cases 1 and 2 run the same
-         * kernels with less memory, so a check of addresses skips them. */
+        /* room 0 to 2: see several_factor; 3: one call for each matrix. With room 1 and 2 the same
+         * kernels run with less memory, so a check of addresses skips them. */
         for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 3 : 1) {
             several x;
             several_open(cx, &x, sizes[i], (int)i % TOGETHER);

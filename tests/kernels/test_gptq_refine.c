@@ -28,7 +28,7 @@ static const problem problems[] = {
     {40, 128, 64, 1, 8, .order = true, .dtype = OSH_BF16},
     {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // one scale per row of the weight
     {40, 130, 130, 1, 4, .asymmetric = true, .dtype = OSH_F32},
-    /* One scale per tensor, with more rows than a tile of the kernel has. */
+    /* The whole weight has one scale, and more rows than a tile of the kernel. */
     {200, 96, 96, 200, 4, .dtype = OSH_BF16},
     {150, 96, 96, 150, 5, .asymmetric = true, .dtype = OSH_BF16},
     {40, 96, 96, 40, 8, .fp8 = true, .dtype = OSH_BF16},
@@ -211,7 +211,7 @@ static double solution_objective(osh_ctx *cx, const solution *s, double *scatter
     return sum;
 }
 
-/* Returns the loss that the search minimizes, summed over all groups. */
+/* Returns the loss that the search for scales minimizes, summed over all groups. */
 static double search_loss(const solution *s)
 {
     const problem *p = s->p;
@@ -228,8 +228,8 @@ static double search_loss(const solution *s)
     return sum;
 }
 
-/* Returns the first kind to test for problem i; KIND_STEP is the distance to the next. Kinds differ
- * only in the values of the inputs, so each problem is tested with every second kind. With
+/* Returns the first kind to test for problem i. The test goes from kind to kind by KIND_STEP. Kinds
+ * differ only in the values of the inputs, so each problem is tested with half of the kinds. With
  * sanitizers each problem is tested with one kind. */
 static kind kind_first(size_t i) { return (kind)(i % (SANITIZED ? N_KINDS : 2)); }
 enum { KIND_STEP = SANITIZED ? N_KINDS : 2 };
@@ -281,8 +281,8 @@ static osh_status solution_start(osh_ctx *cx, solution *s)
 }
 
 
-/* No step may raise the loss, the reported loss must be right, and each step must lower the loss in
- * some problem. */
+/* Tests the steps that refine codes. No step may raise the loss, the reported loss must be right,
+ * and each step must lower the loss in some problem. */
 static void test_never_raises(void **state)
 {
     (void)state;
@@ -317,8 +317,8 @@ static void test_never_raises(void **state)
     osh_ctx_free(cx);
 }
 
-/* Runs all steps in one call. The losses must be near the reference's, and the bytes must not
- * depend on the number of threads. */
+/* Runs all steps in one call. The losses must be near those of the reference, and the bytes must
+ * not depend on the number of threads. */
 static void test_against_reference(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, 
     osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
     r.w = &w.t, r.h = ch.t.data, r.all = all;
     before = osh_arena_used(d->arena);
-    osh_ctx *own = NULL; // counts the memory that the call allocates
+    osh_ctx *own = NULL; // counts the memory that the call of gptq_refine allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     assert_int_equal(osh_gptq_column_of(d)->refine(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -398,7 +398,7 @@ static void test_gpu(void **state)
         kind k = i % N_KINDS;
         solution ref = {0}, s[2] = {{0}};
         double loss[3][N_STEPS + 1], all[3];
-        if (p->I > 300) continue; // large problems take long on the emulated GPU
+        if (p->I > 300) continue; // problems with more columns take long on the emulated GPU
         solution_open(cx, &ref, p, k);
         solution_start(cx, &ref);
         osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);

@@ -42,8 +42,9 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     }
     double e = nmse(&s[1].t, &s[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_shift [%ld]: NMSE %g", (long)I, e);
-    /* Checks S Hd = D, because gptq_shift replaces D (random numbers) by S = D Hd^-1. Hd is the
-     * damped Hessian: element [perm i][perm j] is element [i][j] of the matrix of make_hessian. */
+    /* gptq_shift replaces the matrix D (here random numbers) by S = D Hd^-1, so the test checks S
+     * Hd = D. Hd is the damped Hessian: element [perm i][perm j] is element [i][j] of the matrix of
+     * make_hessian. */
     float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
           *was = osh_alloc(cx, (size_t)I * sizeof *was);
     const int32_t *p = perm.t.data;
@@ -109,8 +110,9 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* The inputs of the quantized and the original model differ. The weight W + W S must give outputs
- * that are closer to the original model than those of W, and than those of W + W S with noise. */
+/* The inputs of the quantized and the original model differ. The outputs of the weight W + W S must
+ * be closest to the original model. The outputs of W, and of W + W S with noise, must be farther
+ * away. */
 static void test_closest(void **state)
 {
     (void)state;
@@ -138,7 +140,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_shift, &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_target, &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // the weight is k = 0: W; 1: W + W S; 2: W + W S with noise
+    for (int k = 0; k < 3; k++) { // weights by k: 0: W; 1: W + W S; 2: W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

@@ -72,7 +72,7 @@ static const osh_mamba_scan_attr mamba5 = {5};
 static const osh_alibi_attr alibi7 = {.head_dim = 7, .by = 2};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
-static float head_bias[200]; // bias that main fills
+static float head_bias[200]; // bias for the ops nll and kl; main fills it
 static const osh_tensor bias = {.dtype = OSH_F32, .ndim = 1, .shape = {200}, .data = head_bias};
 static const osh_vocab_attr biased = {{{2, 3}, {0, 2}}, {&bias, &bias}};
 
@@ -128,7 +128,7 @@ static const grad_case cases[] = {
     /* The sizes are multiples of the kernel's block sizes; out_features is processed in two
      * ranges. */
     {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
-    /* More tokens than the kernel packs at once. */
+    /* 2101 tokens are more than the kernel packs at once. */
     {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},
     {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
     {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
@@ -177,7 +177,7 @@ typedef struct grad_run {
     const osh_op *op;
     const grad_case *c;
     int n_in;
-    osh_dtype dt; // dtype of the values
+    osh_dtype dt; // dtype of in, dout, din and out
     osh_tensor *in[MOST_IN], *dout, *din[MOST_IN], *out[2]; // own
     int64_t offsets[4];
     osh_seqs seqs;
@@ -264,8 +264,8 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
 }
 
 /* Compares the gradient along the direction `way` with a central difference of step h. The
- * difference has an error of h^2 times the third derivative (about as large as the loss), and an
- * error by the rounding of the n outputs, 6e-8 sqrt(n) / h. */
+ * difference has an error of h^2 times the third derivative, which is about as large as the loss.
+ * The rounding of the n outputs adds an error of 6e-8 sqrt(n) / h. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
     const float *d = r->din[k]->data;
@@ -284,7 +284,7 @@ static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 
 static void test_differences(void **state)
 {
-    if (gpu_alone() || isa_repeats()) return; // this test runs only references
+    if (gpu_alone() || isa_repeats()) return; // this test runs only references, which need one run
     osh_ctx *cx = *state;
     for (int i = 0; i < N_CASES; i++) {
         grad_run r;
@@ -323,9 +323,9 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
 }
 
 /* Compares the CPU kernels with the reference. They sum in f32: a sum of n terms has an error of
- * less than n 2^-24 times the size of the terms. So the NMSE is less than (1e3 * 6e-8)^2, unless
- * terms cancel, as in the difference of two probabilities. With `rough`, terms are rounded to BF16
- * (at most 2^-9). */
+ * less than n 2^-24 times the size of the terms. So for 1000 terms the NMSE is less than (1e3 *
+ * 6e-8)^2. It is larger if terms cancel, as in the difference of two probabilities. With `rough`,
+ * terms are rounded to BF16, with an error of at most 2^-9. */
 static void test_fast(void **state)
 {
     if (gpu_alone()) return;

@@ -204,7 +204,7 @@ static const op_case cases[] = {
     {"rms_norm", 3, {7}, {{7}}, 7, .attr = &eps},
     {"rms_norm", 130, {129}, {{129}}, 129, {65}, .attr = &eps},
     {"rms_norm", 67, {576}, {{576}}, 576, {9, 11}, .attr = &eps},
-    /* |x| is near sqrt(eps) */
+    /* the values of x are near sqrt(eps), so eps has an effect */
     {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0},
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
     {"rms_norm", 5, {24}, .out = 24, {2}, .attr = &plain8, .without = &plain24},
@@ -281,21 +281,21 @@ static const op_case cases[] = {
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
     {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // each sample has more rows
                                                                     // than one tile
-    // the rows are more than one panel (OSH_GEMM_PANEL)
+    /* The rows are more than one panel (OSH_GEMM_PANEL). */
     {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin},
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
     {"rope", 129, {24}, .out = 24, {100}, .attr = &rope8s, .without = &rope8},
     {"rope", 129, {24}, .out = 24, {64}, .attr = &rope8p, .without = &rope8},
-    /* Samples of 15, 64 and 50 tokens; max_pos is 20. */
+    /* Samples of 15, 64 and 50 tokens; max_pos is 20, so two samples are longer. */
     {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f},
     {"rope", 70, {258}, .out = 258, .attr = &rope258},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8i, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8ip, .without = &rope8p},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8q},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8_back, .without = &rope8f},
-    /* Samples of 15, 35 and 49 tokens; long_from is 20. */
+    /* Samples of 15, 35 and 49 tokens; long_from is 20, so two samples are longer. */
     {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8b, .without = &rope8f},
     {"rope", 515, {576}, .out = 576, {7}, .attr = &rope64},
@@ -546,7 +546,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
     }
-    /* Only some rows are sent to each expert. */
+    /* The routing sends only some rows to each expert. */
     for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5)
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
     r->out = guarded_new(cx, osh_op_is(op, OSH_OP_F32_OUT) ? OSH_F32 : dt, 2, c->n, c->out);
@@ -725,8 +725,8 @@ static void test_in_pieces(void **state)
     osh_ctx_free(cx);
 }
 
-/* The predicted scratch of an op must be enough for its CPU kernel, and the inferred width and
- * weight shapes must be those of the case. */
+/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width and shapes
+ * of weights must be those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -743,13 +743,14 @@ static void test_scratch_and_shapes(void **state)
         assert_int_equal(op->infer(cx, &width, shape, ndim, c->in, c->attr), OSH_OK);
         assert_int_equal(width, c->out);
         for (int w = 0; w < op->n_weights; w++)
-            for (int d = 0; d < ndim[w]; d++) // 0: any number of rows
+            for (int d = 0; d < ndim[w]; d++) // shape 0: the weight may have any number of rows
                 assert_int_equal(shape[w][d] ? shape[w][d] : c->w[w][d], c->w[w][d]);
         op_run_open(cx, &r, c, OSH_BF16);
         size_t live = osh_mem_live(cx);
         assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
         size_t took = osh_mem_peak(cx) - live, said = op->scratch(c->attr, c->in, c->out, c->n, 2);
-        if (took > said + 2048) // 2048: small blocks are rounded up
+        if (took > said + 2048) // the allocator rounds up small blocks, in total by at most 2048
+                                // bytes
             fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n,
                      (long long)c->out, took, said);
         op_run_close(cx, &r);
@@ -800,7 +801,8 @@ static void test_bad_token(void **state)
     osh_ctx_free(cx);
 }
 
-/* Finds the first element that is not finite, in any chunk and with any number of threads. */
+/* Tests the search for the first element that is not finite. The element may be in any chunk, and
+ * any number of threads may search. */
 static void test_first_nonfinite(void **state)
 {
     (void)state;
@@ -862,8 +864,8 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
     guarded_check(&y), guarded_free(cx, &x), guarded_free(cx, &y);
 }
 
-/* The output of an expert for a token that is not sent to the expert must have no effect, even if
- * it is NaN. */
+/* If a token is not sent to an expert, the output of the expert for this token must have no effect,
+ * even if it is NaN. */
 static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 5, D = 40, E = 3 };
@@ -919,7 +921,7 @@ static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, i
     return (op_case){"attention", 38, {q, kv, kv}, .out = q, {1, 18}, .attr = &far_heads};
 }
 
-/* Runs each sample alone on the GPU, on its rows of the batch's tensors. */
+/* Runs each sample alone on the GPU, on the rows of the sample in the tensors of the batch. */
 static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
 {
     gpu_copy_of in[OSH_OP_MAX_IN], out = gpu_put(cx, d, &r->out.t);
@@ -1043,8 +1045,9 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
 {
     const osh_op *op = osh_op_find(c->op);
     const float values[] = {INFINITY, -INFINITY, NAN};
-    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // the choice of the element changes no
-                                                         // address
+    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // a check of addresses tries one element,
+                                                         // because each element has the same effect
+                                                         // on addresses
     for (int v = 0; v < 3; v++)
         for (uint64_t try = 0; try < n_tries; try++) {
             op_run r;
@@ -1207,7 +1210,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // two calls with increasing `base`: f must keep the lower position, which the first call found
+    // makes two calls with increasing `base`; the result must be the lower position, from the first
+    // call
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

@@ -188,7 +188,7 @@ template <class T> static void check_scalars(osh_dtype dt)
     for (int i = 0; i < N; i++)
         x[i] = 20 * (float)osh_rng_sym(SEED, 3, (uint64_t)i) * (i % 8 ? 1 : 6);
     x[0] = 0, x[1] = -INFINITY, x[2] = -1, x[3] = -127, x[4] = -1e30f;
-    /* These values are ties of BF16 and of F16. */
+    /* these values are in the middle between two numbers of BF16 or F16 */
     x[5] = 1 + ldexpf(1, -8), x[6] = 1 + ldexpf(3, -8), x[7] = 1 + ldexpf(1, -11);
     void *on[3] = {gpu_put(NULL, sizeof exps), gpu_put(NULL, sizeof twos), gpu_put(x, sizeof x)};
     OSH_LAUNCH(scalar_kernel<T>, 1, N, 0, stream, (float *)on[0], (uint32_t *)on[1],

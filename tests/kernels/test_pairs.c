@@ -156,7 +156,8 @@ static void test_gated(void **state)
 }
 
 /* ---- blocks of a flow (pairs_flow.h) ---- */
-/* A block must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded them. */
+/* A block of a flow must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded
+ * them. */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 

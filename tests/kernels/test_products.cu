@@ -98,7 +98,8 @@ typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
     bool ta, tb;
-    char shared; // 'B' or 'A': the whole batch has one such operand; false: none
+    char shared; // 'A' or 'B': all products of the batch have the same matrix A or B; false: no
+                 // matrix is shared
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -188,8 +189,9 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Computes the matrix products of a batch in calls of six, four or one product. The operands are at
- * the start of a block or after other bytes. The results must have equal bytes. */
+/* Computes six matrix products in calls of six, of four, and of one product. The operands are at
+ * the start of a block of memory, or after other bytes of the block. The results must have equal
+ * bytes. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {
@@ -248,7 +250,7 @@ static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025, 4200}) {
 #ifdef OSH_PLAY
-        if (n > 1025) continue; // slow on the emulated GPU
+        if (n > 1025) continue; // larger sizes are slow on the emulated GPU
 #endif
         vec h = vec_new(OSH_F32, n * n, 1);
         std::vector<float> full((size_t)(n * n)), lower;
@@ -305,13 +307,13 @@ static void test_triangles(void **)
         in[at(n - 1, n - 1)] = -1;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
         ok(osh_cuda_factor_inverse(cx, d, (float *)h.at, n, &fine));
-        assert_false(fine); // the matrix is not positive definite
+        assert_false(fine); // the matrix is not positive definite, so it has no factor
         vec_drop(h);
     }
 }
 
 /* Prints the bytes of workspace that cuSOLVER asks for, for all widths of a run. The smallest block
- * of a run has 64 rows; 512 KiB must be enough for it (gpu/triangle.cu). */
+ * of a run has 64 rows; 512 KiB must be enough for this block (gpu/triangle.cu). */
 static void test_wishes(void **)
 {
     for (int64_t n = 64; n <= 14336; n = n < 8192 ? 2 * n : n + 6144) {

@@ -19,7 +19,8 @@ static const prune_problem problems[] = {
     {70, 129, 128, 0.5},
     {129, 130, 32, 0.75, .zeros = 5},
     {129, 130, 32, 0.5, .keep = true, .zeros = 5},
-    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // some blocks already have more zeros
+    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // some blocks already have more zeros than
+                                                    // `sparsity` asks for
     {65, 64, 16, 0.5, .identity = true},
     {65, 128, 128, 0, .n = 2, .m = 4},
     {3, 96, 32, 0, .n = 5, .m = 8},
@@ -97,8 +98,8 @@ static void test_solve(void **state)
     osh_ctx_free(cx);
 }
 
-/* Prunes the weight w, whose columns of `dead` become 0, with the reference. want: the pruned
- * weight. Returns the sum of the losses. */
+/* Prunes the weight w with the reference, and writes the pruned weight to `want`. Before this, the
+ * columns of `dead` are set to 0. Returns the sum of the losses. */
 static double prune_by_reference(osh_ctx *cx, float *want, const osh_tensor *w, const bool *dead,
                                  osh_prune_solve_args a)
 {
@@ -112,7 +113,8 @@ static double prune_by_reference(osh_ctx *cx, float *want, const osh_tensor *w, 
     return sum;
 }
 
-/* Prunes w [O, I] on the GPU to `got`. place true: the pruned weight replaces w there. */
+/* Prunes w [O, I] on the GPU and copies the pruned weight to `got`. If `place` is true, the pruned
+ * weight overwrites the copy of w on the GPU. */
 static void prune_there(osh_ctx *cx, osh_device *d, osh_tensor *got, const osh_tensor *w,
                         const bool *dead, osh_prune_solve_args a, bool place)
 {
@@ -186,7 +188,7 @@ static void test_solve_on_gpu(void **state)
     (void)state;
     static const prune_problem more[] = {
         {300, 260, 128, 0.5},
-        {9, 1030, 1024, 0.25}, // the widest block
+        {9, 1030, 1024, 0.25}, // the widest block: 1024 columns
         {40, 192, 128, 0, .n = 40, .m = 64},
     };
     osh_ctx *cx = NULL;
@@ -205,8 +207,8 @@ static void test_solve_on_gpu(void **state)
     osh_ctx_free(cx);
 }
 
-/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the square root of the column's
- * importance (9 1 1 1 ...), so the first scores are 3 4 2 8. */
+/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores. A score is |element| times the square root of the
+ * column's importance (9 1 1 1 ...). So the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -218,7 +220,8 @@ static void test_rows(void **state)
         // the scores of 5 and -5 are equal, and the first of them is pruned
         {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
-        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
+        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1, so one
+                                                        // of the 8 elements is pruned
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
         {0, 1, 2, false, {0, -4, 0, 8, 0, -5, 7, 0}},
         {0, 0, 0, false, {1, -4, 2, 8, 5, -5, 7, 6}},
@@ -234,7 +237,7 @@ static void test_rows(void **state)
                 fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
     }
     float all[16] = {1, -4, 2, 8, 5, -5, 7, 6, 3, 3, 3, 3, 9, 9, 9, 9};
-    /* The fourth smallest element is 3, and four elements are 3. */
+    /* The fourth smallest element is 3, so all four elements with the value 3 become zeros. */
     assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK);
     static const float want[16] = {0, -4, 0, 8, 5, -5, 7, 6, 0, 0, 0, 0, 9, 9, 9, 9};
     assert_memory_equal(all, want, sizeof all);

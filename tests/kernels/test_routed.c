@@ -37,7 +37,7 @@ typedef struct shape {
 typedef struct moe { // tensors on the GPU
     shape s;
     gpu_copy_of x, route, sum, gate[64], up[64], down[64];
-    guarded host_x, host_route, host_gate; // copies on the host
+    guarded host_x, host_route, host_gate; // copies of x, route and gate[0] on the host
     int32_t *n;   // own
     osh_tensor *lists; // own
 } moe;
@@ -229,8 +229,9 @@ static void linear_is_right(fixture *f, const moe *m)
     guarded_free(f->cx, &want), guarded_free(f->cx, &got);
 }
 
-/* Copies the rows of the last expert together, and with the op routed_rows to their own positions.
- * With `rows`, the op writes no other rows. Without, all other rows become zeros. */
+/* Copies the rows of the last expert in two ways: one after the other by gather(), and to their own
+ * positions by the op routed_rows. If the op gets the list `rows`, it writes no other rows. Without
+ * the list, all other rows become zeros. */
 static void rows_are_copied(fixture *f, const moe *m)
 {
     const shape *s = &m->s;
@@ -326,7 +327,7 @@ static void experts_at_once(void **state)
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
         /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
-        // a warp has fewer lanes (threads) than there are experts
+        // there are more experts (33) than threads of a warp
         one_shape(f, (shape){1, 16, 264, 33, 1, OSH_BF16});
         one_shape(f, (shape){30, 160, 24, 33, 3, OSH_F16});
     }
@@ -354,7 +355,7 @@ static void what_is_not_finite_is_found(void **state)
     moe_close(f, &m);
 }
 
-/* Rows of 9 elements do not begin at multiples of 16 bytes. */
+/* Tests rows of 9 elements, which do not begin at multiples of 16 bytes. */
 static void rows_of_any_width(void **state)
 {
     fixture *f = *state;

@@ -5,7 +5,8 @@
 #include "math/span.h"
 #include "math/span512.h"
 
-/* A second copy of the loops, which never uses AVX2 or AVX-512. */
+/* Compiles the loops of span.h a second time, with names base_*. This copy never uses AVX2 or
+ * AVX-512. */
 #include "base/isa.h"
 #define osh_span512_takes(dt) ((void)(dt), false)
 #define osh_isa_used() OSH_ISA_GENERIC
@@ -78,7 +79,7 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
         assert_memory_equal(a, b, sizeof a);
-        // the last group of elements is half a vector of 16
+        // 24 elements: a vector of 16 and half a vector
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
@@ -186,7 +187,8 @@ static void test_probabilities(void **state)
     }
 }
 
-/* Computes the norms of `rows` rows of n values from `from` in f32, into `want`. */
+/* Computes the op rms_norm of `rows` rows of n values from `from`, in f32. Writes the result to
+ * `want`. */
 static void norms_wanted(uint16_t *want, const uint16_t *from, const float *w, int64_t rows,
                          int64_t n)
 {
@@ -219,7 +221,7 @@ static void test_rows_of_bf16(void **state)
         assert_false(osh_span512_rms_norm_bf16(got, from, ROWS, &norm));
         w[n - 1] = 1;
     }
-    for (int64_t half = 1; half < 80; half += 5) { // two heads, with 3 values that are not rotated
+    for (int64_t half = 1; half < 80; half += 5) { // two heads; in each, 3 values are not rotated
         int64_t dim = 2 * half + 3;
         osh_turn512 turn = {c, s, half, dim};
         osh_to_f32(x, from, OSH_BF16, N);

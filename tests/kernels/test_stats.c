@@ -101,14 +101,15 @@ static void test_hessian(void **state)
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        // a tensor core truncates these sums
+        // the sums are so long that a tensor core truncates them
         hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole);
-        // the GPU computes this H in several bands of rows
+        // H has 2100 rows, so the GPU computes it in several bands of rows
         hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);
     }
 }
 
-/* Checks shift_accum on x and x0 [n, width] as hessian_case does. Equal inputs must add nothing. */
+/* Checks shift_accum on the inputs x and x0 [n, width], as hessian_case checks hessian_accum. If x
+ * and x0 are equal, nothing may be added. */
 static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
     const osh_op *op = &osh_op_shift_accum;
@@ -206,13 +207,13 @@ static void test_channel_range(void **state)
         range_case(*state, 7, 7, 3, dts[d]);
         range_case(*state, 129, 129, 1, dts[d]);
         range_case(*state, 70, 576, 60, dts[d]);
-        range_case(*state, 300, 40, 60, dts[d]); // several blocks of rows
+        range_case(*state, 300, 40, 60, dts[d]); // 300 rows are several blocks of the kernel
     }
 }
 
 /* Checks sums of |x| over 40,000 tokens near 1, for which plain f32 sums have an error of 0.1 %.
- * The sums must be within half a unit in the last place of the sum in double, and have the same
- * bytes in two batches and on three threads. */
+ * The sums must be within half a unit in the last place of the sum in double. In two batches and on
+ * three threads, the sums must have the same bytes. */
 static void test_channel_sum(void **state)
 {
     if (gpu_alone()) return;
@@ -336,8 +337,8 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Checks the sum of the largest square of each token, in the order of the tokens. The bits must not
- * depend on batches or threads. */
+/* Checks the sum over all tokens of the largest square of each token. The squares are added in the
+ * order of the tokens. The bits must not depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
     if (gpu_alone()) return;
@@ -401,7 +402,8 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        // a quarter of the elements is from the first input, with a standard deviation of 87
+        // On average a quarter of the N I elements is from the first input. The standard deviation
+        // of their number is 87.
         assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400);
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
@@ -431,18 +433,18 @@ static void test_shift(void **state)
         shift_case(*state, 2100, 9, 2050, dts[d]);
     }
     shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
-    // the GPU computes D in two panels of at most 2048 rows
+    /* The GPU computes D in two panels of at most 2048 rows. */
     shift_case(*state, 3, 2100, 1, OSH_BF16);
 }
 
 enum { SHARP = 8 }; // amplitude of x, large enough that logits differ
-static const osh_tensor some; // stands for a bias; bias_take makes one
+static const osh_tensor some; // marks attributes that need a bias; bias_take makes the bias
 static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}},
                             mixed = {{{3, 0}, {2, 4}}}, biased = {.bias = {&some, &some}},
                             mixed_bias = {{{3, 0}, {2, 4}}, {&some, NULL}};
 
-/* Returns the attributes to use. If `at` has a bias, these are *own, a copy of `at` with `bias` [V]
- * (own) of dtype dt in place of `some`. */
+/* Returns `at` if it has no bias. Otherwise returns *own, a copy of `at` in which `bias` replaces
+ * `some`. Makes `bias` [V] of dtype dt; the caller owns it. */
 static const osh_vocab_attr *bias_take(fixture *f, osh_vocab_attr *own, guarded *bias,
                                        const osh_vocab_attr *at, osh_dtype dt, int64_t V)
 {
@@ -454,7 +456,7 @@ static const osh_vocab_attr *bias_take(fixture *f, osh_vocab_attr *own, guarded 
     return own;
 }
 
-/* Runs nll or kl on the GPU with the biases of its attributes there. */
+/* Runs the op nll or kl on the GPU. The biases of its attributes are copied to the GPU. */
 static osh_status gpu_run_vocab(fixture *f, const osh_op *op, const osh_op_args *a, size_t scratch)
 {
     osh_op_args on = *a;
@@ -649,7 +651,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + GPU_ORDERS };
-    // y[r]; results of the reference, of the CPU, and of the GPU in several orders of the threads
+    // y[run]: results of the reference (run 0), of the CPU (run 1), and of the GPU in several
+    // orders of the threads
     guarded y[MOST][2];
     int n_runs = f->d ? 2 + gpu_orders() : 2;
     guarded bias;

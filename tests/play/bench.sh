@@ -1,6 +1,7 @@
 # bench.sh - runs oneshot bench on the emulated GPU, with text and with JSON output. Also runs
-# scripts/bench-gpu.sh with a script in the place of the other program. Checks the ratio of the
-# other program's solve times to ours, and the origin of the other program's code.
+# scripts/bench-gpu.sh, in which the script `peer` replaces LLM Compressor and prints fixed times.
+# Checks that bench-gpu.sh prints the ratio of the peer's solve times to ours, and the kind of the
+# peer's code ("re-enacted").
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
@@ -11,7 +12,7 @@ for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to GPU'
     grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" gpu || fail "no $what: $(cat gpu)"
 done
 if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
-# without cuFile, and with an emulated cuFile
+# Runs once without cuFile, and once with an emulated cuFile.
 for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do
     LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
     grep -Eq '^disk to pinned +[0-9.]+ GB/s .*one reader; 1: [0-9.]+ GB/s$' text || fail "$(cat text)"
@@ -44,7 +45,7 @@ grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table
 # Runs a model with experts. Checks the class and the shapes of the experts, and the arguments of
-# the other program. An unknown call is refused.
+# the peer. An unknown model after --like is refused.
 sed -i 's/--hidden 128 --intermediate 256/--hidden 128 --intermediate 128 --heads 4 --kv 2 --head-dim 32 --experts 4 --topk 2 /' peer
 ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out experts --layers "1 2" --samples 2 --tokens 32 \
     --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \

@@ -39,7 +39,7 @@ struct thread {
 /* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
  * again fill the other set. */
 struct warp {
-    osh_play_site site; // call at which the lanes meet; mask of the lanes
+    osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
     int turn;
     uint64_t ready; // bits of all lanes in word `ready_word` of block.ready; 0: the warp has fewer
@@ -58,7 +58,8 @@ static struct {
     thread *now;
     const int *order;                 // [n] indices of the threads in the order in which they run
     int places[MAX_THREADS];          // [thread] position in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position, 1 if the thread can run
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`, 1 if the thread there
+                                      // can run
     int first_ready;                  // no word of `ready` before this one has a bit
     int n, count; // n: number of threads of the block; count: number of threads whose predicate was
                   // not 0 at the last barrier
@@ -99,7 +100,7 @@ static void set_ready(int thread)
 static void set_lanes_ready(const warp *w, uint32_t lanes, int first)
 {
     uint32_t rest = ~lanes;
-    if (w->ready && !(rest & (rest - 1))) { // all lanes but one, or all
+    if (w->ready && !(rest & (rest - 1))) { // `lanes` has all lanes of the warp except at most one
         uint64_t bits = w->ready;
         if (rest) bits &= ~((uint64_t)1 << block.places[first + __builtin_ctz(rest)] % 64);
         block.ready[w->ready_word] |= bits;

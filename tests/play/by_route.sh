@@ -1,8 +1,8 @@
 # by_route.sh - compares a job with --moe-calibrate-all-experts false on the emulated GPU with the
 # same job on the host. Experts get the same numbers of tokens, and the errors differ only by
-# rounding. An expert without tokens is rounded to nearest. The bytes do not depend on the GPU's
-# budget, on where values are kept, on the order of the GPU's threads, or on a killed run. The
-# arena's peak is the planned peak, and the smallest budget is enough.
+# rounding. An expert without tokens is rounded to nearest. The output bytes do not depend on the
+# GPU's budget, the tier of values, the order of the GPU's threads, or a killed run. The arena's
+# peak is the planned peak, and the smallest budget is enough.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 # With truncated sums, the kernels for routed rows differ from cuBLASLt in more bits.

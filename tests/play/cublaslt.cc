@@ -131,8 +131,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *n_found = 0;
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
-    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that is split has no fixed
-                                                              // order
+    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that several blocks compute
+                                                              // has no fixed order
     if (osh_play_fault("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     results[0].algo.data[0] = mark_of(how, a, b, d);
@@ -186,8 +186,8 @@ static uint16_t narrow(float f, cudaDataType t)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* Returns the part of an F32 that a tensor core reads: the low 13 bits are cut off, as on the
- * strictest GPU. */
+/* Returns the part of an F32 that a tensor core reads: the low 13 bits are cut off. No GPU cuts off
+ * more bits. */
 static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
 
 /* Returns one matrix as f32, [rows, cols] without gaps. */

@@ -16,7 +16,8 @@ refused() { # arguments: exit code, part of the message, flags
 }
 "$PLAY" "${job[@]}" --output gpu --profile gpu.yaml >/dev/null # --device auto chooses the GPU
 # While the device is open, the profile has two numbers: the GPU memory that the driver reports (3
-# GiB in nvml.cc), and the memory of the arena. The profile of the job on the host has neither.
+# GiB in nvml.cc), and the memory of the arena. The profile of the job on the host does not have
+# them.
 [ "$(grep -c gpu_device_mb gpu.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' gpu.yaml | grep -v '^#' | grep -qv 3072.00 ||
     fail "the driver's figures: $(grep gpu_device_mb gpu.yaml)"
 grep -q '"driver_peak_bytes": 3221225472' gpu/oneshot-report.json || fail "the report has no figure of the driver"
@@ -48,8 +49,8 @@ peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' gpu/ones
 plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
 [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
 
-# The bytes do not depend on the host's threads and batches, the order of the GPU's threads, or the
-# time at which its streams work.
+# The output bytes do not depend on the host's threads and batches, the order of the GPU's threads,
+# or the time at which its streams work.
 want=$(sha256sum <gpu/model.safetensors)
 OSH_PLAY="protect=0 order=7 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: other bytes"

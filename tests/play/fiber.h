@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct osh_fiber {
-    void *sp;           // saved stack pointer, or a ucontext_t
+    void *sp;           // saved stack pointer; on CPUs other than x86-64, a ucontext_t
     void *fake;         // fake stack of AddressSanitizer
     const void *bottom; // lowest address of the stack
     size_t bytes;

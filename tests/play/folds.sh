@@ -1,7 +1,8 @@
 # folds.sh - runs SmoothQuant and AWQ on the emulated GPU. The factors and errors are those of the
-# host, except for rounding. The bytes are the same with values on the GPU, in host memory and on
-# the disk, in segments, and for any order of the GPU's threads. The smallest --device-memory of the
-# plan is exactly enough, even for a run that continues after a kill.
+# host, except for rounding. The output bytes are the same with values on the GPU, in host memory
+# and on the disk. They are also the same if a subgraph is divided into segments (Linears whose
+# weights are loaded together), and for any order of the GPU's threads. The smallest --device-memory
+# of the plan is exactly enough, even for a run that continues after a kill.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
@@ -16,7 +17,7 @@ recipe awq.yaml "AWQModifier: {n_grid: 6}" "QuantizationModifier: {scheme: W4A16
 recipe up.yaml 'SmoothQuantModifier: {mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]}' "$gptq"
 recipe plain.yaml "$gptq"
 
-# A trained model on the GPU and on the host.
+# Compares runs of a trained model on the GPU and on the host.
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 docs=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 64
       --threads 1 --progress none)
@@ -30,9 +31,9 @@ for r in "${schemes[@]}"; do
     "$PLAY" "${docs[@]}" --recipe $r.yaml --output gpu --device cuda >/dev/null
     "$PLAY" "${docs[@]}" --recipe $r.yaml --output host --device cpu >/dev/null
     grep -q '"back_end": "cuda"' gpu/oneshot-manifest.json || fail "$r ran on the host"
-    # The statistics of the first norm are equal, so its 256 factors are. Later factors differ by a
-    # few units in the last place of BF16, because earlier layers are rounded to other codes. The
-    # search of AWQ may then choose another point of its grid.
+    # The statistics of the first norm are equal on the GPU and on the host, so its 256 factors are
+    # equal. Later factors differ by a few units in the last place of BF16, because earlier layers
+    # are rounded to other codes. The search of AWQ may then choose another point of its grid.
     most=8 mean=1
     [ $r != awq ] || most=300 mean=8
     paste <(factors gpu) <(factors host) | awk -v most=$most -v mean=$mean '{ d = $1 - $2; if (d < 0) d = -d; n++; sum += d
@@ -47,7 +48,7 @@ for r in "${schemes[@]}"; do
     rm -rf gpu host
 done
 
-# A small model with many settings.
+# Runs a small model with many settings.
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=6 tokens=40 ragged=1 outliers=3
 job=(--model small --dataset small/calibration.jsonl --threads 1 --progress none)
 run() { # arguments: flags; prints the checksum

@@ -26,7 +26,8 @@ same() { # arguments: part of the log, options of the emulated GPU, flags
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
-# Tests eval without the library, and without the kernel module, which --use-gds auto requires.
+# Tests eval without libcufile.so.0. Also tests it without the kernel module nvidia-fs, which
+# --use-gds auto requires.
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""

@@ -1,6 +1,6 @@
-# independent.sh - runs --pipeline independent on the emulated GPU. The output is the same as of two
-# runs with one modifier each, also with the least memory. The GPU memory of a traversal is
-# predicted.
+# independent.sh - runs --pipeline independent on the emulated GPU. The output equals that of two
+# runs with one modifier each. With the smallest --device-memory of the plan, the output is the
+# same. The GPU memory of a traversal is predicted.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -34,27 +34,28 @@ void osh_play_shared(size_t n_bytes);
 void osh_play_fail(const char *name, int n, int error);
 // for the emulated libraries: counts a call and returns its error, which osh_play_fail has set
 int osh_play_fault(const char *name);
-/* Number of bytes of GPU memory for each call of cuSOLVER; the default is 1 KiB. */
+/* Number of bytes of GPU memory that cuSOLVER asks for in each call; the default is 1 KiB. */
 extern size_t osh_play_solver_bytes;
-// number of additional bytes of potrf for each element of the matrix; the default is 0
+// number of bytes that potrf asks for in addition, per element of the matrix; the default is 0
 extern size_t osh_play_solver_each;
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);
 extern bool osh_play_truncates; // true if osh_play_truncate is on; for the emulated libraries
-// returns the number of bytes of GPU memory and pinned memory that are not freed, plus the number
-// of streams and events
+/* Returns the number of bytes of GPU memory and pinned memory that are not freed, plus the number
+ * of streams and events. */
 size_t osh_play_live(void);
 long osh_play_launches(void);   // returns the number of launches so far
-// returns the number of calls of the function `name` so far; the name must be one that
-// osh_play_fail accepts, or cudaHostUnregister
+/* Returns the number of calls of the function `name` so far; the name must be one that
+ * osh_play_fail accepts, or cudaHostUnregister. */
 long osh_play_calls(const char *name);
 /* For the emulated libraries: calls fn(user) in the order of the stream. fn may access GPU
  * memory. */
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
 // calls fn(user) immediately, without waiting for a stream
 void osh_play_touch(void (*fn)(void *user), void *user);
-bool osh_play_is_gpu(const void *p, size_t n_bytes); // true if all n_bytes are GPU memory
+bool osh_play_is_gpu(const void *p, size_t n_bytes); // returns true if all n_bytes at p are GPU
+                                                     // memory
 #ifdef __cplusplus
 }
 #endif

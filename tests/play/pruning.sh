@@ -1,8 +1,8 @@
 # pruning.sh - runs SparseGPT, Wanda and magnitude pruning on the emulated GPU, and the observer
 # imatrix_mse, which needs the statistic of Wanda. The zeros are those of the host, except that
-# attention rounds at other steps, so the inputs differ. The bytes do not depend on the order of the
-# GPU's threads, on batches, tiers, budgets or a kill. The smallest --device-memory of the plan is
-# enough, and the memory is predicted. GPTQ after pruning gives errors near the host's.
+# attention rounds at other steps, so the inputs differ. The output bytes do not depend on the order
+# of the GPU's threads, on batches, tiers, budgets or a kill. The smallest --device-memory of the
+# plan is enough, and the memory is predicted. GPTQ after pruning gives errors near the host's.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
@@ -76,7 +76,7 @@ for name in sys.argv[1:]:
         code = "B" if one else "H"
         x, y = (struct.unpack(f"<{len(v) // step}{code}", v) for v in (a, host[k]))
         n = sum((v & mask == 0) != (w & mask == 0) for v, w in zip(x, y))
-        # the inputs of this Linear are the same on both
+        # the inputs of this Linear are the same on the GPU and on the host
         assert "layers.0.self_attn.q_proj" not in k or n <= 10, (name, k, n)
         other += n
         zeros += sum(v & mask == 0 for v in x)

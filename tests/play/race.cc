@@ -16,15 +16,15 @@ enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 /* An access to a word of memory. The struct has two members, so two accesses are compared fast. */
 struct access {
     uint64_t where; // number of the grid << 32 | number of the block, from 1
-    // thread | barriers << 16 | syncwarps << 32 | mask of the accessed bytes of the word << 48.
-    // barriers, syncwarps: number of barriers and of __syncwarp calls before the access.
+    /* Thread | barriers << 16 | syncwarps << 32 | mask of the accessed bytes of the word << 48.
+     * barriers, syncwarps: number of barriers and of __syncwarp calls before the access. */
     uint64_t who;
 };
 enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };
 struct word { access write, read[2]; };
 
 static struct {
-    access now; // the current access; the bits for its bytes are 0
+    access now; // the current access; the mask of its bytes is 0 here
     bool inside; // true while a thread of a block runs
     uint16_t barriers, warps[32];
     uintptr_t stacks, stacks_end, gpu, gpu_end;
@@ -61,7 +61,8 @@ static inline word *word_of(uintptr_t p)
 /* ---- rules ---- */
 static inline unsigned part(const access &a, int shift) { return (unsigned)(a.who >> shift & 0xffff); }
 
-/* True if access a is ordered before the current access. */
+/* True if access a cannot race with the current access: they are in different grids or in one
+ * thread, do not share memory, or have a barrier between them. */
 static inline bool ordered(const access &a, bool on_gpu)
 {
     const access &b = at.now;

@@ -32,7 +32,7 @@ static __global__ void shared_kernel(int *out, int how, int step)
     out[blockIdx.x * N + threadIdx.x] = shared[(threadIdx.x & ~31u) + (threadIdx.x + step) % 32];
 }
 
-// a warp writes to memory that the other warp has read
+// the first warp of a block writes to memory that the second warp has read
 static __global__ void memory_kernel(int *out, int how, int step)
 {
     int v = out[(threadIdx.x + step) % N];

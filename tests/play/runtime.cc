@@ -21,8 +21,8 @@ typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
     CUstream_st *stream;
-    long asked, done; // number of cudaEventRecord calls for the event; asked: requested so far;
-                      // done: completed so far
+    long asked, done; // asked: number of cudaEventRecord calls for the event; done: number of these
+                      // calls that the stream has completed
     bool timed;
     double seconds;   // time of the last record of the event, in seconds
 };
@@ -37,7 +37,7 @@ struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // maps the name of a function to the number of calls
 static std::vector<CUstream_st *> streams; // streams in the order of creation
-// maps a kernel to the bytes of dynamic shared memory that the kernel may use, if they were set
+/* Maps a kernel to the bytes of dynamic shared memory that the kernel may use, if they were set. */
 static std::map<const void *, int> dynamic_shared;
 // faults that osh_play_fail has set; each is the name of a function, the number of calls until the
 // failure, and the error

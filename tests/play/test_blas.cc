@@ -131,7 +131,8 @@ static long asked_about(osh_tensor *t, int first, int n)
     return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
 }
 
-/* The plans of 8,192 shapes are kept. A new plan then replaces the oldest plan. */
+/* The cache of plans (algorithms of cuBLASLt, blas.cu) holds 8,192 shapes. When it is full, a new
+ * plan must replace the oldest plan. */
 static void test_many_shapes(void **)
 {
     const int64_t n = 200 + 100 * 100;
@@ -161,7 +162,7 @@ static void test_no_algorithm(void **)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* A triangle that is the whole of t, with the memory that cuSOLVER asks for (room, own). */
+/* A triangle that fills a whole tensor, with a workspace of 1 MiB for cuSOLVER. */
 typedef struct with_room {
     osh_tensor *room; // own
     osh_cuda_triangle t;
@@ -186,7 +187,8 @@ static void test_triangles(void **)
             matrix a = matrix_new(OSH_F32, n * n, 1);
             bool ok = false;
             auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
-            for (int64_t i = 0; i < n; i++) // upper: T is at row <= col; lower: T is mirrored
+            for (int64_t i = 0; i < n; i++) // upper: T has elements with row <= col; lower: T is
+                                            // stored transposed
                 for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++)
@@ -202,15 +204,15 @@ static void test_triangles(void **)
             float bad = n == 1 ? 0 : -1;
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
             assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
-            assert_false(ok); // the matrix is not positive definite
+            assert_false(ok); // the matrix is not positive definite, so potrf reports a failure
             assert_string_equal(osh_error_text(f.cx), "");
             osh_tensor_free(f.cx, w.room);
             osh_tensor_free(f.cx, a.t);
         }
 }
 
-/* With TF32, a matrix multiplication reads only the TF32 bits of each factor, otherwise all bits. A
- * batch shares one factor. */
+/* With TF32, a matrix multiplication reads only the TF32 bits of each element of A and B. Without
+ * TF32, the multiplication reads all bits. All products of the batch have the same matrix A. */
 static void test_tf32(void **)
 {
     const int64_t M = 33, N = 20, K = 70, BATCH = 3;
@@ -226,8 +228,8 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest differences from the matrix product of the full
-                                  // factors, and from that of the truncated factors
+        double worst[2] = {0, 0}; // largest differences to A B, and to the product of A and B with
+                                  // elements cut to TF32
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -242,8 +244,8 @@ static void test_tf32(void **)
     }
 }
 
-/* If there is no algorithm without a workspace for a batch of four, the algorithm for one product
- * is used. */
+/* Tests a batch of four products. If cuBLASLt has no algorithm without a workspace for the batch,
+ * the algorithm for one product is used. */
 static void check_like(void)
 {
     const int64_t M = 4, N = 4, K = 9;
@@ -346,8 +348,8 @@ static std::vector<float> positive(int64_t n)
 }
 
 /* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
- * must be enough for any demand of cuSOLVER: potrf gets the whole matrix, or blocks. Sets *calls to
- * the number of calls of potrf. */
+ * must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix, it
+ * gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
 {
     osh_tensor *t = NULL; // own
@@ -369,7 +371,7 @@ static void test_factor_by_blocks(void **)
 {
     // potrf: bytes per element that potrf asks for. The plan counts 4 bytes per element, and 1 MiB
     // for the call.
-    // calls: expected calls of potrf for each n.
+    // calls: expected number of calls of potrf for each of `sizes`.
     const struct { size_t potrf; long calls[4]; } wishes[] = {
         {0, {1, 1, 1, 1}}, {100, {3, 3, 4, 5}}, {40, {1, 3, 2, 3}}};
     const int64_t sizes[4] = {130, 191, 256, 300};
@@ -389,7 +391,8 @@ static void test_factor_by_blocks(void **)
                 for (int64_t j = 0; j < n; j++) {
                     size_t at = (size_t)(i * n + j);
                     if (j > i) assert_true(isnan(got[at])); // the upper triangle must not change
-                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are at most 0.1
+                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // the elements are at most 0.1,
+                                                                   // so a fixed tolerance is enough
                         fail_msg("n %ld, %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, (long)i,
                                  (long)j, (double)got[at], (double)want[at]);
                 }
@@ -400,8 +403,8 @@ static void test_factor_by_blocks(void **)
     osh_play_solver_each = 0;
 }
 
-/* If a library needs more than the smallest memory, opening the device fails, so a run does not
- * fail later. */
+/* If cuSOLVER needs more memory than a plan counts for the smallest triangle, opening the device
+ * must fail. Otherwise a run would fail later. */
 static void test_solver_room(void **)
 {
     osh_device *d = NULL;

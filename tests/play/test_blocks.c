@@ -61,8 +61,8 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
     return t;
 }
 
-/* Stores rows that are made on the GPU; no two batches have equal rows. The rows' memory on the GPU
- * is overwritten as soon as it is free. */
+/* Stores rows that are made on the GPU; no two batches have equal rows. As soon as the GPU memory
+ * of the rows is free, it is overwritten. */
 static void store(fixture *f, int value, int64_t batch, int round)
 {
     osh_tensor *t = rows_new(f, value, batch), *next;
@@ -137,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // this tensor is allocated in the memory of the copies
+        osh_tensor *all = NULL; // a tensor of zeros overwrites the freed memory of x and y
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -188,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // this tensor is allocated in the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // a new tensor gets the memory that the copy had
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -200,7 +200,7 @@ static void test_left(void **state)
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
         load(f, 0, 1, 0); // loads batch 1, although batch 0 was requested
-        store(f, 1, 0, 1); // this copy still runs when the blocks are freed
+        store(f, 1, 0, 1); // the copy of this value still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -215,8 +215,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value. The memory has the planned bytes,
- * plus the bytes of a list. */
+/* Blocks are page-locked once and used again for the next value. The host memory is as large as
+ * planned, plus at most 4 KiB for the list of blocks. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;
@@ -232,7 +232,7 @@ static void test_reuse(void **state)
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
-    // a narrower value has other blocks, but no more memory
+    // a narrower value needs smaller blocks, which replace the larger blocks
     for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0);
     for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
     assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);

@@ -175,8 +175,8 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* Copies data to the GPU on the lane IN, within the GPU on the lane WORK, and to the host on the
- * lane OUT (a lane is a stream of the device). Checks the counters of the copies. */
+/* A lane is a stream of the device. The test copies data to the GPU on the lane IN, within the GPU
+ * on the lane WORK, and to the host on the lane OUT. Checks the counters of the copies. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;
@@ -284,10 +284,10 @@ static void test_every_call(void **state)
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails */};
+        "cudaEventCreateWithFlags", NULL /* NULL: a host allocation fails, instead of a call */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        // there are hundreds of events, so most of them are skipped
+        // an open device makes hundreds of events, so most of them are skipped
         for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) {
             osh_ctx *cx = NULL;
             osh_device *d = NULL;
@@ -338,7 +338,7 @@ static void test_memory(void **state)
     osh_device *bare = NULL;
 
     assert_int_equal(osh_device_kinds[OSH_GPU].type->free_bytes(f->cx, &free_bytes, 0), OSH_OK);
-    assert_int_equal(free_bytes, (1 << 30) - ARENA); // all memory of the device is in the arena
+    assert_int_equal(free_bytes, (1 << 30) - ARENA); // the arena has all memory of the device
     assert_int_equal(osh_arena_used(f->d->arena), OSH_GPU_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
@@ -346,7 +346,7 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(f->d->type->pinned->alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    // with 0 bytes nothing is allocated
+    // for an arena of 0 bytes no memory is allocated
     assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, 0), OSH_OK);
     assert_null(bare->base);
     osh_device_close(f->cx, bare);

@@ -132,8 +132,8 @@ static void test_ranges(void **state)
     assert_int_equal(c.put_bytes + c.ahead_bytes, 0);
 }
 
-/* Reads without a second descriptor of the file, and reads when cuFile refuses the file or the
- * memory. */
+/* Tests reads without a second descriptor of the file. Also tests reads of which cuFile refuses the
+ * file or the memory. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -148,8 +148,9 @@ static void test_refused(void **state)
     }
 }
 
-/* In each case the n-th read fails, or is too short by whole blocks or by less than a block, or
- * returns almost nothing. All bytes must be right. After a failure the host must read. */
+/* Tests reads of which the n-th call of cuFile fails or returns too few bytes. It may return two
+ * whole blocks, two blocks and a part of the next, or 100 bytes. All bytes must be right. After an
+ * error or an almost empty read, the host must read the rest of the file. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {
@@ -161,7 +162,8 @@ static void test_faults(void **state)
             int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_gpu = counted(f).file_bytes;
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
-            read_range(f, 123, 9 * MIB, n & 1); // the read needs three slots
+            read_range(f, 123, 9 * MIB, n & 1); // a read of 9 MiB needs three slots (buffers in GPU
+                                                // memory)
             osh_device_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
             assert_int_equal(c.file_bytes - by_gpu == 9 * MIB, faults[k].goes_on);

@@ -20,7 +20,7 @@ enum { N = 256 };
 
 /* ---- kernels ---- */
 /* Each thread reads the value of its neighbour. If `synced` is true, the kernel has the barrier
- * that is necessary. */
+ * that this needs. */
 static __global__ void turn_kernel(int *out, bool synced)
 {
     __shared__ int shared[N];

@@ -58,10 +58,10 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     return out;
 }
 
-/* Every fourth token is an outlier in two channels, one of them 1.25 times the other, so H of these
- * channels is singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
- * positive definite if sums lose at most 7e-7 of its trace. One matrix multiplication over 16,384
- * tokens loses 3.5e-6. */
+/* Every fourth token is an outlier in two channels. One of them is 1.25 times the other, so H of
+ * these channels is singular. The diagonal of a real H has 14,336 elements. Damping adds 0.01 of
+ * its mean, so H is positive definite if sums lose at most 7e-7 of the trace. One matrix
+ * multiplication over 16,384 tokens would lose 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -152,8 +152,8 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
-    // big: position of the large number; it is in one of 5 chunks, in the next 256 tokens, or in
-    // the last 44
+    // big: index of the large number among 7 numbers: in 5 chunks, in the next 256 tokens, and in
+    // the last 44 tokens
     for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;
@@ -198,8 +198,8 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
-/* Returns the sum of a[t] b[t] of n whole numbers. Without sanitizers and with O3, because the loop
- * takes most of the time of the test (as PLAIN in tests/plain.h, which is C). */
+/* Returns the sum of a[t] b[t] of n whole numbers. Compiled without sanitizers and with O3, because
+ * the loop takes most of the time of the test. For C, PLAIN in tests/plain.h does the same. */
 __attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"), optimize("O3"))) static int
 sum_products(const int *a, const int *b, int64_t n)
 {
@@ -222,7 +222,7 @@ static void test_pieces(void **)
     for (auto &c : cases) {
         std::vector<float> x((size_t)(c.n * c.I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;
-        std::vector<int> columns(x.size()); // x^T [I, n]
+        std::vector<int> columns(x.size()); // columns: x^T [I, n]
         for (int64_t t = 0; t < c.n; t++)
             for (int64_t i = 0; i < c.I; i++) columns[(size_t)(i * c.n + t)] = (int)x[(size_t)(t * c.I + i)];
         std::vector<float> h = hessian(cx, d, x, c.I, ALL, 5);

@@ -15,8 +15,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
-// samples of 1 to 97 tokens, and one of 900,000, which is larger than a slot of the
-// stage (the GPU memory for reads by cuFile)
+// samples of 1 to 97 tokens, and one of 900,000 tokens; it is larger than a slot (a buffer in GPU
+// memory for reads by cuFile)
 static int64_t offsets[SAMPLES + 1];
 static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};
@@ -216,9 +216,9 @@ static void load_asked(fixture *f, int round)
     }
 }
 
-/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or pageable as an
- * option, or pageable because locking has failed. The rows must be the same in either order of the
- * streams. There must be blocks only for the prefetched batches and one more batch. */
+/* Threads prefetch rows to blocks of host memory. The blocks are page-locked or pageable (by an
+ * option, or because locking has failed). The rows must be the same in either order of the streams.
+ * There must be blocks only for the prefetched batches and one more batch. */
 static void test_ahead(void **state)
 {
     fixture *f = *state;
@@ -284,7 +284,7 @@ static void test_changed(void **state)
         open_acts(f, k & 1);
         store_all(f, 1);
         find_file(f, path);
-        // changes the first header, or the first sample
+        // changes a byte of the first header or of the first sample
         ok(f, osh_file_open_rw(f->cx, &file, path));
         ok(f, osh_file_pwrite(f->cx, file, "\x55", 1, k & 2 ? 8 : 3 * OSH_BLOCK_BYTES));
         osh_file_close(f->cx, file);

@@ -48,7 +48,7 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // multiples of the scale are rounded to the
                                                        // dtype
-        // for FP4: half of the distance between the two largest values, 4 and 6
+        /* For FP4: half of the distance between the two largest values, 4 and 6. */
         double ulp = osh_q_is_fp4(a)          ? s
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
@@ -120,7 +120,7 @@ static void test_round_trip(void **state)
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     static const int64_t shapes[][2] = {{1, 1}, {7, 33}, {129, 31}, {3, 96}, {33, 160}};
     for (int fi = 0; osh_formats[fi]; fi++)
-        for (int bits = 2; bits <= 9; bits++) // 9 stands for FP8
+        for (int bits = 2; bits <= 9; bits++) // the value 9 stands for FP8
             for (int strategy = OSH_Q_TENSOR; strategy <= OSH_Q_BLOCK; strategy++)
                 for (int k = 0; k < 2 * 3 * 5; k++) {
                     const int64_t *shape = shapes[k / 6];
@@ -137,7 +137,8 @@ static void test_round_trip(void **state)
                         continue;
                     snprintf(s.format, sizeof s.format, "%s", osh_formats[fi]->name);
                     if (osh_format_infer(cx, &f, &s, "case"))
-                        osh_error_clear(cx); // not every format can store every type of codes
+                        osh_error_clear(cx); // some formats cannot store some types of codes, so
+                                             // osh_format_infer may fail
                     else
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }

@@ -80,7 +80,7 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
                 if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0])
                     continue;
-                // one of the two nodes is the router
+                // one of the two nodes is a Linear of an expert, the other is the router
                 if (is_expert(g, a) != is_expert(g, b)) continue;
                 bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
                 if (is_expert(g, a) && !beside) continue;
@@ -282,7 +282,7 @@ static void decoder_layers(void **state)
     assert_int_equal(p->parts[0].n_targets, 0);
     assert_string_equal(p->parts[1].name, "model.layers.0");
     assert_string_equal(p->parts[2].name, "model.layers.1");
-    assert_int_equal(p->parts[1].n_live_in, 1); // only the residual stream is live
+    assert_int_equal(p->parts[1].n_live_in, 1); // layer 0 reads only one value, the residual stream
     assert_int_equal(p->parts[1].n_live_out, 1);
     assert_int_equal(p->parts[2].n_live_out, 0);
     osh_partition_free(m->cx, p);

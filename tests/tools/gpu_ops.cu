@@ -71,7 +71,9 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
 static double time_of(const char *what, const std::function<osh_status()> &call)
 {
     double took = 0;
-    if (!strstr(what, only)) return (void)ok(call(), what), -1; // a later op may use the result
+    if (!strstr(what, only)) return (void)ok(call(), what), -1; // an op that is not timed runs
+                                                                // once, because a later op may use
+                                                                // its result
     if (!ok(call(), what) || !ok(d->type->sync(cx, d), what)) return -1;
     for (int n = 1;;) {
         osh_device_mark *from = NULL, *to = NULL; // own
@@ -207,7 +209,8 @@ static osh_tensor *routes_of(const model *m, int64_t N)
 {
     std::vector<uint16_t> host((size_t)(N * m->E));
     osh_tensor *t = tensor(OSH_BF16, N, m->E, false);
-    for (int64_t i = 0; i < N; i++) { // 37 is prime to the numbers of experts
+    for (int64_t i = 0; i < N; i++) { // no number of experts is a multiple of 37, so the top_k
+                                      // experts of a token differ
         int64_t first = (int64_t)(osh_rng_u64(SEED, 2, (uint64_t)i) % (uint64_t)m->E);
         for (int64_t k = 0; k < m->top_k; k++)
             host[(size_t)(i * m->E + (first + 37 * k) % m->E)] = osh_bf16_of_f32(1 / (float)m->top_k);

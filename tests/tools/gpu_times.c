@@ -4,9 +4,9 @@
  *   CUDA_INJECTION64_PATH=gpu_times.so GPU_TIMES=FILE oneshot ...
  *
  * At the end FILE gets the seconds in which the GPU was busy and idle between the first kernel and
- * the last, and a line for each kernel and kind of copy: seconds, number of launches, and the idle
- * seconds right after it. GPU_TIMES_CUPTI names libcupti.so if the loader does not find it. The
- * measured program runs a few per cent slower. */
+ * the last. FILE also gets a line for each kernel and kind of copy: seconds, number of launches,
+ * and the idle seconds right after the launches. GPU_TIMES_CUPTI names libcupti.so if the loader
+ * does not find it. The measured program runs a few per cent slower. */
 #include <cupti.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -88,7 +88,8 @@ static int by_start(const void *a, const void *b)
 }
 
 typedef struct total {
-    uint64_t ns, idle; // time of the launches; idle time between a launch and the next one
+    uint64_t ns, idle; // ns: total time of the launches; idle: total idle time between a launch and
+                       // the next launch of any kernel
     long n;
     int name;
 } total;
@@ -105,7 +106,7 @@ static void print(void)
     const char *path = getenv("GPU_TIMES");
     FILE *f = path ? fopen(path, "w") : stderr;
     uint64_t busy = 0, until = 0; // until: the end of the busy time so far
-    int last = 0;                 // name of the event that ended then
+    int last = 0;                 // last: name of the event that ended at `until`
     flush_all(1);
     if (!f || !n_events) return;
     qsort(events, n_events, sizeof *events, by_start);

@@ -11,7 +11,7 @@ last_wins() {
         flag=$1
         shift
         case $flag in
-            # These flags are lists, so all their occurrences are passed on.
+            # These flags may occur several times, so all their occurrences are passed on.
             --ignore | --only | --targets | --sequential-targets | --calib-passthrough | --checkpoint) ;;
             --*=* | --) ;;
             --*) [ -z "${at[$flag]+set}" ] || unset "flags[${at[$flag]}]" "values[${at[$flag]}]"

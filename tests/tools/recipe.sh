@@ -1,4 +1,4 @@
-# recipe.sh - defines the function gptq_recipe; to be sourced.
+# recipe.sh - defines the function gptq_recipe, which prints a recipe for GPTQ; to be sourced.
 gptq_recipe() { # arguments: bits, group size; writes a recipe to standard output
     cat <<YAML
 quant_stage:

@@ -79,7 +79,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // the changed rows are stored again
+                rows[3 * WIDTH] ^= 1; // changes a row before all rows are stored again
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -155,7 +155,7 @@ static void kept_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++)
         for (int kept = 0; kept <= BATCHES; kept++) {
-            /* On a device either all samples are kept, or none. */
+            /* A store on a device keeps all samples or none. */
             if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue;
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
@@ -190,8 +190,8 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The store writes a file for a value. A later store must not use the file if its run, its stage (a
- * number that the caller sets), the value or the lengths of the samples differ. */
+/* The store writes a file for a value. A later store must not use the file of another run, stage (a
+ * number that the caller sets) or value, or of samples with other lengths. */
 static void slots_of_others_are_not_taken(void **state)
 {
     /* other_data has as many tokens as `data`, so the file of a value has the same size. Its
@@ -225,7 +225,8 @@ static void slots_of_others_are_not_taken(void **state)
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
+            assert_false(osh_dir_exists(dir)); // the directory is removed, even if osh_acts_adopt
+                                               // refused its file
         }
     osh_ctx_free(cx);
 }
@@ -274,7 +275,8 @@ static void other_directories_are_refused(void **state)
               osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
-    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // the file belongs to another program
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // a file that stands for the file of
+                                                            // another program
     osh_acts_free(cx, a, false);
     assert_true(osh_file_exists(path));
     assert_ok(cx, osh_dir_remove(cx, dir));
@@ -318,7 +320,8 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
+            assert_false(osh_dir_exists(dir)); // the directory is removed, even if osh_acts_adopt
+                                               // refused its file
         }
     osh_ctx_free(cx);
 }

@@ -13,7 +13,7 @@
 
 enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
-/* A block; at: index of the first grain; n: number of grains. */
+/* A block of the arena; at: index of its first grain; n: number of its grains. */
 typedef struct held { size_t at, n; } held;
 
 /* Returns the first grain of a free range of n grains, searched from the end of the arena that
@@ -37,11 +37,11 @@ static void test_against_model(void **state)
     size_t n_blocks = 0, used = 0, peak = 0, missed = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    /* 100 bytes are not a whole grain, so they are not used. */
+    /* The last 100 bytes are not a whole grain, so the arena does not use them. */
     assert_int_equal(osh_arena_new(cx, &a, GRAINS * GRAIN + 100), OSH_OK);
     for (uint64_t i = 0; i < STEPS; i++) {
         uint64_t r = osh_rng_u64(SEED, 0, i);
-        if (r % 5 < 2 && n_blocks) { // frees a block
+        if (r % 5 < 2 && n_blocks) {
             size_t k = (size_t)(r >> 8) % n_blocks;
             osh_arena_give(a, blocks[k].at * GRAIN);
             memset(map + blocks[k].at, 0, blocks[k].n);

@@ -36,7 +36,7 @@ static osh_q_args args_of(osh_q_type type, int bits, osh_q_strategy strategy, in
                         .symmetric = symmetric};
 }
 
-/* Returns a BF16 tensor [O, I] (own) with the values v, rounded. */
+/* Returns a BF16 tensor [O, I] (own) with the values of `v`, rounded to BF16. */
 static osh_tensor *bf16(const float *v, int64_t O, int64_t I)
 {
     osh_tensor *t = NULL;
@@ -120,7 +120,8 @@ static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t u = osh_rng_u64(7, stream, (uint64_t)i);
-        if (u >> 60 == 0) u &= 0x807f007f8000007full; // the elements become small numbers or zeros
+        if (u >> 60 == 0) u &= 0x807f007f8000007full; // the elements of this word become small
+                                                      // numbers or zeros
         if (dt == OSH_F32)
             ((uint32_t *)x)[i] =
                 (uint32_t)u & (((uint32_t)u & 0x7f800000u) == 0x7f800000u ? 0xbfffffffu : ~0u);
@@ -169,8 +170,9 @@ static void columns_compare(const osh_q_kernels *v)
                 assert_memory_equal(want, got, sizeof want);
                 if (mode == 0)
                     for (int64_t i = 0; i < n; i++)
-                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // all codes occur, even
-                                                                           // the codes of NaN
+                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // the codes include
+                                                                           // those that stand for
+                                                                           // NaN
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
                 for (int64_t i = 0; i < n; i++) // the kernels may decode a NaN to different bits
@@ -327,8 +329,8 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but the weight needs
-                                                             // two
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // this tensor has one scale, but the
+                                                             // weight needs two
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),

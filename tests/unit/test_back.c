@@ -13,7 +13,7 @@ typedef struct model {
     osh_tensor **dw; // own [weights]: sums of the gradients that the hook gets; NULL: no gradient
                      // yet
     bool *wants;     // own [weights]: true if the gradient of the weight is wanted
-    bool places;     // true if the caller provides the storage of the gradients
+    bool places;     // true if the caller of osh_back provides the storage of the gradients
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
@@ -142,9 +142,9 @@ static bool gradient_agrees(model *m, int weight, const float *way, double got, 
     return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
 }
 
-/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw, in which small
- * elements count as much as large ones. Several step lengths are tried, because a long step may
- * make a router choose other experts, which a gradient does not predict. */
+/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw. Along the sign,
+ * small elements count as much as large elements. Several step lengths are tried, because a long
+ * step may make a router choose other experts, which a gradient does not predict. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];
@@ -214,7 +214,8 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
-            double error = 0, square = 1e-30; // the sum of each sample is rounded to f32
+            double error = 0, square = 1e-30; // in c the gradient of each sample is rounded to f32
+                                              // before it is added, so a and c differ slightly
             for (int64_t e = 0; e < osh_tensor_numel(a.dw[i]); e++) {
                 double x = ((float *)a.dw[i]->data)[e], y = ((float *)c.dw[i]->data)[e];
                 error += (x - y) * (x - y), square += y * y;
@@ -273,7 +274,8 @@ static void the_peak_is_kept(void **state)
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
         osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
         leaves[g->hidden] = true;
-        // allocates these tensors here, because the prediction does not count tensors of the hook
+        // allocates the sums of gradients before the measurement, because the prediction does not
+        // count tensors of the hook
         for (int i = 0; i < g->n_weights; i++)
             if (m.wants[i]) {
                 const osh_weight *w = &g->weights[i];

@@ -41,7 +41,7 @@ static void zeroes_and_refuses_overflow(void **state)
     p = osh_calloc(cx, 37, 27);
     for (int i = 0; i < 999; i++) assert_int_equal(p[i], 0);
     osh_free(cx, p);
-    p = osh_calloc(cx, 0, 24); // 0 objects: a block for one object is allocated
+    p = osh_calloc(cx, 0, 24); // for 0 objects, osh_calloc allocates a block for one object
     assert_int_equal(osh_mem_live(cx), 24);
     osh_free(cx, p);
 
@@ -67,7 +67,7 @@ static void realloc_keeps_content(void **state)
     assert_int_equal(osh_mem_live(cx), 4);
     osh_mem_fail_after(cx, 1);
     assert_null(osh_realloc(cx, p, 4000));
-    assert_memory_equal(p, "1234", 4); // the first block is still allocated and unchanged
+    assert_memory_equal(p, "1234", 4); // the failed osh_realloc has not freed or changed the block
     osh_free(cx, p);
     char *s = osh_sprintf(cx, "%s.%d", "model.layers", 31), *d = osh_strdup(cx, s);
     assert_string_equal(d, "model.layers.31");
@@ -172,13 +172,13 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    // the block gets the pages of the two freed blocks if they are neighbours in memory; otherwise
-    // the pages of both are unmapped
+    // a block of 15 MB gets the pages of the two freed blocks if they are neighbours in memory;
+    // otherwise the pages of both are unmapped
     a = osh_calloc(cx, 1, 15 * MB);
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
-    for (size_t i = 0; i < 300; i++) { // 300 different sizes, more than the allocator keeps pages
-                                       // for
+    for (size_t i = 0; i < 300; i++) { // allocates 300 different sizes; the allocator keeps pages
+                                       // for fewer sizes
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
         assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
@@ -246,8 +246,8 @@ static int may_be_huge(const void *p)
 }
 
 /* Blocks of 2.25 and 3 MiB, such as an expert's Hessian or weight, use pages of 2 MiB if the system
- * has them. The resident memory of many such blocks is never larger than their counted bytes,
- * before and after the blocks are written, and after some are freed. */
+ * has them. The resident memory of many such blocks is never larger than their counted bytes. This
+ * is checked before and after the blocks are written, and after some are freed. */
 static void experts_blocks_have_huge_pages(void **state)
 {
     enum { N = 32 };

@@ -47,7 +47,8 @@ static void cap_is_kept(void **state)
     osh_buf b;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_buf_init(&b, 10);
-    assert_ok(cx, osh_buf_append(cx, &b, "0123456789", 10)); // the NUL is not counted
+    assert_ok(cx, osh_buf_append(cx, &b, "0123456789", 10)); // the limit of the buffer does not
+                                                             // count the final NUL
     assert_fails(cx, OSH_E_FORMAT, osh_buf_append(cx, &b, "x", 1), "at most 10");
     assert_fails(cx, OSH_E_FORMAT, osh_buf_printf(cx, &b, "%d", 1), "at most 10");
     assert_fails(cx, OSH_E_FORMAT, osh_buf_append(cx, &b, "x", SIZE_MAX - 3), "at most 10");

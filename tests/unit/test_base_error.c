@@ -36,7 +36,7 @@ static void first_message_and_notes(void **state)
     osh_error_clear(cx);
     assert_string_equal(osh_error_text(cx), "");
     osh_fail(cx, OSH_E_IO, "a\nb\r\nc");
-    /* The text is one line, even if a file name has line breaks. */
+    /* The text of an error is one line, even if a file name has line breaks. */
     assert_string_equal(osh_error_text(cx), "a\\u000ab\\u000d\\u000ac");
 }
 

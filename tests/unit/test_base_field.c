@@ -31,7 +31,7 @@ static options o;
 
 static int setup(void **state)
 {
-    memset(&o, 0xa5, sizeof o); // defaults must not depend on the old content
+    memset(&o, 0xa5, sizeof o); // the defaults must not depend on the old content of the struct
     return osh_ctx_new(&cx, 1) || osh_fields_default(cx, fields, &o);
 }
 
@@ -84,7 +84,7 @@ static void whole_numbers(void **state)
                                       "9223372036854775808"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(cx, OSH_E_USAGE, set("block_size", bad[i]), "want a whole number");
-    assert_int_equal(o.block_size, 65536); // invalid texts have not changed the member
+    assert_int_equal(o.block_size, 65536); // invalid texts must not change the member
 }
 
 static void numbers(void **state)

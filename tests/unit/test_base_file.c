@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char dir[] = "test_base_file.XXXXXX"; // below the build directory, in which ctest runs
+static char dir[] = "test_base_file.XXXXXX"; // relative to the build directory, in which ctest runs
 static char buf[4][256];
 
 static int setup(void **state)
@@ -81,7 +81,7 @@ static void reads_and_writes_at_offsets(void **state)
     assert_int_equal(c.written_bytes, 10);
     assert_int_equal(c.read_bytes, 4 + 3);
 
-    assert_ok(cx, osh_file_open_rw(cx, &f, buf[0])); // the file is not truncated
+    assert_ok(cx, osh_file_open_rw(cx, &f, buf[0])); // osh_file_open_rw does not truncate a file
     assert_int_equal(osh_file_bytes(f), 10);
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_open(cx, &f, buf[0]));
@@ -150,7 +150,7 @@ static void blocks(void **state)
         assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
         assert_memory_equal(got, want, N);
         assert_int_equal(osh_file_bytes(f), N);
-        /* Reads the last bytes of the file, then past its end. */
+        /* Reads the last bytes of the file, then bytes past the end of the file. */
         assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10));
         assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10),
                      "but the file has");
@@ -182,11 +182,12 @@ static void whole_files(void **state)
     assert_false(osh_file_exists(in(1, "x.tmp")));
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 5));
     assert_int_equal(n, 5);
-    assert_memory_equal(p, "ab\0cd\0", 6); // a NUL is added at the end
+    assert_memory_equal(p, "ab\0cd\0", 6); // osh_file_read_all adds a NUL at the end
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
     assert_null(p);
-    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces the old file
+    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // the new file is empty and replaces the
+                                                          // old file
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0));
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
@@ -237,7 +238,7 @@ static void full_disk(void **state)
     assert_ok(cx, osh_file_reserve(cx, f, 9000));
     assert_int_equal(osh_file_bytes(f), 9000);
     assert_ok(cx, osh_file_reserve(cx, f, 0));
-    assert_ok(cx, osh_file_reserve(cx, f, 100)); // reserving less does not shrink the file
+    assert_ok(cx, osh_file_reserve(cx, f, 100)); // reserving fewer bytes does not shrink a file
     assert_int_equal(osh_file_bytes(f), 9000);
     osh_file_close(cx, f);
     assert_fails(cx, OSH_E_IO, osh_file_copy(cx, in(3, "dst"), buf[2]), "cannot write");
@@ -247,7 +248,8 @@ static void full_disk(void **state)
     char *p;
     size_t n;
     assert_false(osh_file_exists(in(1, "keep.tmp")));
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content is unchanged
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the failed writes have not changed
+                                                             // the old file
     assert_string_equal(p, "old");
     osh_free(cx, p);
 }
@@ -306,7 +308,8 @@ static void paths_and_room(void **state)
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    // for a path that does not exist: the free bytes of the disk on which it would be created
+    // for a path that does not exist, the result is the free space of the disk on which the path
+    // would be created
     assert_true(osh_disk_free(in(0, "not/yet/there")) > 0);
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }

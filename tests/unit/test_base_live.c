@@ -91,7 +91,8 @@ static void first_and_last(void **state)
     osh_progress p = progress();
     p.error = -1, p.tokens_per_s = 0, p.budget_bytes = 0, p.total = 0, p.fraction = 0;
     shown(text, &p, -1, 100);
-    assert_string_equal(text, "3/28  model.layers.2  observe  512 MiB"); // no percentage is known
+    assert_string_equal(text, "3/28  model.layers.2  observe  512 MiB"); // without work_total, no
+                                                                         // percentage is shown
     p.work_total = 3, p.work_done = 2; // the percentage is work_done / work_total
     shown(text, &p, 1, 100);
     assert_string_equal(
@@ -114,7 +115,7 @@ static void colours(void **state)
     char text[512];
     osh_progress p = progress();
     const osh_live live = {.p = &p, .left = 252, .elapsed = 252};
-    // the number of columns is returned, not of bytes
+    // osh_live_print returns the number of columns, not of bytes
     assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 59);
     static const char head[] = "\033[1m4m12s left\033[0m  50% \033[32m[####";
     assert_memory_equal(text, head, sizeof head - 1);

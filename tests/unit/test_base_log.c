@@ -87,7 +87,8 @@ static void one_line_for_each_subgraph(void **state)
     char line[400];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     stderr_redirect(false);
-    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // a pipe is not a terminal
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // stderr is a pipe here, not a terminal, so
+                                                        // a line is printed for each subgraph
     for (int i = 0; i < 128; i++) {
         osh_progress p = at(3, i, false);
         osh_progress_show(cx, &p);
@@ -101,7 +102,8 @@ static void one_line_for_each_subgraph(void **state)
     static const char head[] = "[ 3/28] model.layers.2   observe 128/128   err 1.8e-03   peak ";
     assert_memory_equal(line, head, sizeof head - 1);
     assert_non_null(strstr(line, " MiB   eta "));
-    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1); // the text is one line
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1); // the progress message is one
+                                                                   // line
 }
 
 static void last_line_says_how_long(void **state)
@@ -129,7 +131,7 @@ static void json_lines(void **state)
     osh_progress_show(cx, &p);
     p = at(4, 0, false);
     p.name = NULL;
-    // the calls come too fast, so nothing is shown
+    // the calls follow each other too fast, so they print nothing
     for (int i = 0; i < 50; i++) osh_progress_show(cx, &p);
     output_take(line, sizeof line);
     stderr_restore();
@@ -181,7 +183,7 @@ static void live_line_of_a_terminal(void **state)
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // the line is cut to the 40 columns of the terminal
-    // 500 calls take far less than a second, so few lines are shown
+    /* 500 calls take far less than a second, so few lines are shown. */
     assert_true(strlen(many) < 10 * strlen(first));
     assert_memory_equal(message, "\r\033[Khello\r\n10% [#.", 18);
     assert_non_null(strstr(end, "\n"));
@@ -338,7 +340,7 @@ static void log_file_of_whole_lines(void **state)
     osh_log_file(cx, NULL);
     bool open_after = osh_log_has_file(cx);
     osh_log_line(cx, "begin", "nowhere");
-    osh_status again = osh_log_file(cx, path); // appends to the existing file
+    osh_status again = osh_log_file(cx, path); // opens the existing log file again, to append
     osh_log_line(cx, "begin", "again");
     stderr_restore();
     assert_int_equal(rc | again, OSH_OK);

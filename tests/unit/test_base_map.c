@@ -54,7 +54,8 @@ static void views(void **state)
         // a key with the same beginning but another length is not found
         assert_false(osh_map_get(m, key, (size_t)n + 1, &v));
     }
-    keys[7][0] = 'x'; // the map has views of the keys, so the old key is not found
+    keys[7][0] = 'x'; // the map has a view of this key, so the change also changes the key in the
+                      // map
     assert_false(osh_map_get(m, "k7", 2, &v));
     osh_map_free(cx, m);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -83,7 +84,8 @@ static void odd_keys(void **state)
     assert_true(osh_map_get(m, "a\0c", 3, &v));
     assert_int_equal(v, 2);
     size_t n = osh_map_count(m);
-    assert_ok(cx, osh_map_put(cx, m, "a\0c", 3, INT64_MAX)); // replaces the value
+    assert_ok(cx, osh_map_put(cx, m, "a\0c", 3, INT64_MAX)); // replaces the value of an existing
+                                                             // key
     assert_int_equal(osh_map_count(m), n);
     assert_true(osh_map_get(m, "a\0c", 3, &v));
     assert_true(v == INT64_MAX);

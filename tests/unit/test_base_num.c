@@ -55,7 +55,7 @@ static void f16_rounds_to_nearest_even(void **state)
     assert_int_equal(osh_f16_of_f32(65520.0f), 0x7c00);
     assert_int_equal(osh_f16_of_f32(1e-30f), 0);
     assert_int_equal(osh_f16_of_f32(-1e-45f), 0x8000);
-    // a NaN whose set bits are all too low for F16
+    // the fraction of this NaN has only a bit that F16 cuts off; the result must still be a NaN
     assert_int_equal(osh_f16_of_f32(osh_f32_of_bits(0x7f800001u)) & 0x7e00, 0x7e00);
 }
 

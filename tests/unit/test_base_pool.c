@@ -289,7 +289,8 @@ static void chunks_apart(void **state)
             assert_ok(cx, osh_parallel_apart(cx, APART, AT_ONCE, &of_a));
             assert_int_equal(a.n_taken, APART);
             assert_in_range(a.n_waiting, 1, AT_ONCE);
-            assert_int_equal(osh_threads(cx), threads); // the context may use all threads again
+            assert_int_equal(osh_threads(cx), threads); // after the loop, the context may use all
+                                                        // threads again
         }
         a = (apart){.cx = cx, .bad = 12, .bad_take = -1},
         b = (apart){.cx = cx, .bad = -1, .bad_take = 7};
@@ -308,7 +309,8 @@ static void chunks_apart(void **state)
 /* ---- a reader ---- */
 
 typedef struct shelf {
-    _Atomic int n_read, n_given; // numbers of items
+    _Atomic int n_read, n_given; // n_read: number of items that were read; n_given: number of items
+                                 // that the caller has got
     int bad;                     // item that cannot be read; -1: none
     _Atomic int too_early;       // number of reads that began before they were allowed
     osh_read_ahead *reader;          // own

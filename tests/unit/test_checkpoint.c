@@ -9,7 +9,7 @@
 #include "io/safetensors.h"
 #include "unit/dir_fixture.h"
 
-/* Writes a shard with U8 tensors of shape [2, 3], named by the letters of names. Element i of 'a'
+/* Writes a shard with U8 tensors of shape [2, 3], named by the letters of `names`. Element i of 'a'
  * is 'a' + i. */
 static void put_shard(fixture *f, const char *file, const char *names)
 {
@@ -334,7 +334,8 @@ static void test_side_files_shards(void **state)
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
                              int64_t n)
 {
-    for (int64_t r = 0; r < n; r++) // each value of row 2 is the value of row 1 plus 1
+    for (int64_t r = 0; r < n; r++) // all values of row r are equal; each row has the value of the
+                                    // row before it plus 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
     return OSH_OK;
 }
@@ -352,18 +353,19 @@ static void test_virtual(void **state)
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     const osh_entry *made = osh_checkpoint_find(ck, "v")->e;
-    assert_int_equal(made->end - made->begin, 4); // predictions of memory use these offsets
+    assert_int_equal(made->end - made->begin, 4); // the plan computes the size of a virtual tensor
+                                                  // from its offsets
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape),
-                     OSH_OK); // the name now refers to the virtual tensor
+                     OSH_OK); // the name "a" now belongs to the virtual tensor
     assert_int_equal(((int8_t *)t->data)[0], 8);
     osh_tensor_free(f->cx, t);
     t = NULL;
     uint8_t stored[6];
     assert_int_equal(osh_checkpoint_read(f->cx, stored, ck, &ck->tensors[0]), OSH_OK);
-    assert_int_equal(stored[0], 'a'); // the stored tensor can still be read by its index
+    assert_int_equal(stored[0], 'a'); // the stored tensor "a" can still be read by its index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine),
@@ -395,14 +397,14 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_true(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
     assert_true(sum == XXH3_64bits("cdefgh", 6));
-    put_shard(f, "m-2.safetensors", "ca"); // the new file has equal bytes
+    put_shard(f, "m-2.safetensors", "ca"); // the new file has the same bytes as the old file
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_null(diff);
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // tensor b takes the place of tensor a, which was not
-                                           // read
+    put_shard(f, "m-2.safetensors", "cb"); // the new file has tensor b instead of tensor a, which
+                                           // was not read before
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);

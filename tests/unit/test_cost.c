@@ -136,7 +136,7 @@ static void long_samples(void **state)
     }
     double pairs = 3 * T * (3 * T + 1.0) / 2 - 3 * (T * (T + 1.0) / 2);
     near_to(flops[1] - flops[0], 4.0 * D * pairs);
-    /* Attention has 0.6 of the speed of matrix products. */
+    /* The estimate counts attention at 30 GFLOP/s, 0.6 of the speed of matrix products. */
     near_to(work[1] - work[0], 4.0 * D * pairs / 30e9);
     osh_ctx_free(cx);
 }
@@ -204,12 +204,12 @@ static void pace_learns(void **state)
         cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
     osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
     double t = 100;
-    assert_true(osh_pace_eta(&pace, t) == 0); // no time is measured yet
+    assert_true(osh_pace_eta(&pace, t) == 0); // no time is measured yet, so there is no estimate
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0), t += 9;
-        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the observe pass
+        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // the observe pass has ended
         osh_pace_step(&pace, 0.5), t += 2;
         if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2)
             fail_msg("%.1f", osh_pace_eta(&pace, t));
@@ -225,7 +225,7 @@ static void pace_learns(void **state)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
-    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended, so no time remains
 }
 
 /* A subgraph is processed in two rounds of observe and solve. After the first round, half of the

@@ -28,8 +28,8 @@ static const char *file(osh_ctx *cx, const char *name, const char *text)
     return file_n(cx, name, text, strlen(text));
 }
 
-/* Returns a tokenizer with one token per character (own). The ids of a to e are 2 to 6, of a space
- * 7, of \n 8, of \r 9. <s> (id 0) and </s> (id 1) surround a text. */
+/* Returns a tokenizer with one token per character (own). The ids of a to e are 2 to 6. The ids of
+ * a space, \n and \r are 7, 8 and 9. The tokens <s> (id 0) and </s> (id 1) surround a text. */
 static osh_tokenizer *letters(osh_ctx *cx)
 {
     osh_tokenizer *tok = NULL;
@@ -104,7 +104,7 @@ static void test_num_samples(void **state)
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the line that is not JSON comes after the
                                                     // selected rows, so it is not read
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 512; // the file has fewer than 512 rows, so all are used
+    opt.num_samples = 512; // the file has fewer than 512 rows, so all rows are used
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
 }
 
@@ -136,7 +136,7 @@ static void test_collators(void **state)
     gives(cx, NULL, &opt, "1|4|3|8");
     opt.batch_size = 1;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
-    opt.pad_to_max_length = true; // LLM Compressor does not pad ids
+    opt.pad_to_max_length = true; // ids are not padded, as in LLM Compressor
     opt.batch_size = 3;
     gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
     opt.collator = "padding"; // the padding collator neither cuts nor pads ids
@@ -148,7 +148,7 @@ static void test_concatenate(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", ROWS); // the rows have 13 tokens together
+    file(cx, "x.jsonl", ROWS); // all rows together have 13 tokens
     opt.concatenate = true;
     gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
     opt.num_samples = 1; // with concatenation, num_samples is the number of blocks
@@ -179,7 +179,9 @@ static void test_text(void **state)
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
     opt.max_seq_length = 5;
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // tokenization cuts text
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // the text is cut when it is
+                                                               // tokenized, so the collator has no
+                                                               // effect
     opt.collator = "truncation";
     opt.batch_size = 4;
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
@@ -199,7 +201,8 @@ static void test_txt(void **state)
 
     file(cx, "x.txt", "ab\n\n  \n{\"c\"\r\nd e");
     opt.max_seq_length = 10;
-    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // the \r before \n is not a token (9)
+    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // \r before \n belongs to the end of the line,
+                                                     // so it gives no token (9)
     osh_tokenizer_close(cx, tok);
 }
 
@@ -258,7 +261,7 @@ static void test_bad_rows(void **state)
         refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
     }
     file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
-    opt.n_vocab = 0; // 0: the size of the vocabulary is not known
+    opt.n_vocab = 0; // n_vocab 0: the size of the vocabulary is not known
     gives(cx, NULL, &opt, "2147483647");
 }
 
@@ -356,9 +359,9 @@ static void test_csv(void **state)
         {"text\na\nb\n", NULL, "0 2 1|0 3 1"},
         {"\xef\xbb\xbftext,n\r\na,1\r\n\r\nb,2", NULL, "0 2 1|0 3 1"},
         {"n,\"a \"\"b\"\"\"\n1,c\n\"2,\n3\",\"d\"\n", "a \"b\"", "0 4 1|0 5 1"},
-        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // 8 is \n
-        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // 9 is \r, which is kept in a quoted
-                                                           // field
+        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // token 8 is \n
+        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // token 9 is \r, which is kept in a
+                                                           // quoted field
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
     static const struct { const char *text, *holds; } bad[] = {
@@ -461,7 +464,7 @@ static void test_shuffle(void **state)
     osh_dataset_deinit(cx, &d);
 }
 
-/* A shuffle parses only the rows that it chooses. The message about an invalid chosen row has the
+/* A shuffle parses only the rows that it chooses. If a chosen row is invalid, the message has the
  * number of its line. */
 static void test_shuffle_reads_what_it_chose(void **state)
 {

@@ -1,6 +1,6 @@
 /* test_edges.c - tests writes of neighbouring ranges (pieces) of a file by several threads in any
- * order. The file must have the bytes of all pieces, even with flushes between the writes, and for
- * any number of blocks that wait for their last bytes. Bytes outside the pieces must not change. */
+ * order. The file must have the bytes of all pieces, even with flushes between the writes. Any
+ * number of blocks may wait for their last bytes. Bytes outside the pieces must not change. */
 #include "dir_fixture.h"
 #include "io/edges.h"
 

@@ -91,7 +91,7 @@ static void check_batches_and_threads(const char *name)
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
-    for (int s = 0; s < m.t.n_samples; s++) { // runs each sample alone
+    for (int s = 0; s < m.t.n_samples; s++) { // runs each sample in a batch of its own
         osh_batch *c = whole(&m, s, 1);
         const osh_tensor *x = c->values[logits_of(m.g)];
         const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
@@ -448,8 +448,8 @@ static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *se
     return e;
 }
 
-/* Runs one sample per thread. The values must be the same to the bit, hooks must see the whole
- * batch, and the predicted bytes must be enough. */
+/* Runs a batch sample by sample, one sample per thread. The values must be bit for bit those of a
+ * run node by node. Hooks must see the whole batch, and the predicted bytes must be enough. */
 static void check_by_sample(const char *name, int n_threads, bool original, bool sees)
 {
     model m;
@@ -543,8 +543,8 @@ static void nonfinite_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* If gate, up and glu run as one op, a NaN is reported with the same module, sample and channel as
- * if they run one by one. */
+/* Gate, up and glu may run as one op, or one by one. In both cases a NaN must be reported with the
+ * same module, sample and channel. */
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
@@ -755,7 +755,8 @@ static void only_routed_rows_run(void **state)
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
             sent += 3 * b->n_tokens * ((const osh_moe_router_attr *)m.g->nodes[i].attr)->top_k;
     }
-    assert_true(ran > 0 && ran <= sent); // ran < sent if a routing weight is rounded to 0
+    assert_true(ran > 0 && ran <= sent); // fewer rows run than are sent if a routing weight is
+                                         // rounded to 0
     assert_true(ran >= sent - sent / 50);
     assert_close(b->values[logits], all->values[logits]);
 
@@ -868,8 +869,8 @@ static void alike_layers_are_placed_once(void **state)
                 assert_true(left < peak);
             }
         }
-    /* Every second of the four layers has experts. The first subgraph also has the embedding, and
-     * the last subgraph the head. */
+    /* Two of the four layers have experts, so peaks are shared. The first subgraph also has the
+     * embedding, and the last subgraph the head. */
     assert_true(osh_device_peaks_placed(p) <= n_runs * 2 / 3);
     osh_device_peaks_free(m.cx, p);
     osh_partition_free(m.cx, parts);

@@ -102,7 +102,8 @@ static void test_splits(void **state)
     put_text(f, "train-00000-of-00002.jsonl", "{\"input_ids\": [1]}");
     put_text(f, "train-00001-of-00002.jsonl", "{\"input_ids\": [2]}");
     gives(f, f->dir, "1 2");
-    assert_ok(f->cx, load_split(f->cx, &d, f->dir, "any[1:]")); // "any" is ignored: only one split
+    assert_ok(f->cx, load_split(f->cx, &d, f->dir, "any[1:]")); // the directory has only one split,
+                                                                // so the name "any" is ignored
     assert_int_equal(d.ids[0], 2);
     osh_dataset_deinit(f->cx, &d);
     put_text(f, "test-00000-of-00001.jsonl", "{\"input_ids\": [3]}");
@@ -116,7 +117,8 @@ static void test_splits(void **state)
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load_split(f->cx, &d, f->dir, "train+test[:1]"),
                  "names two splits, and the files of one split are read: want --dataset twice");
     assert_true(torture(load_train, f->dir) > 10);
-    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // has no split, so all files are read
+    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // the name of this file has no split, so
+                                                        // all files are read
     gives(f, f->dir, "4 3 1 2");
 }
 

@@ -85,7 +85,7 @@ static void test_found(void **state)
         const char *model, *keys, *layer[3];
     } rows[] = {
         {"llama_default", "", {both, both, ""}},
-        {"qwen3_moe", "", {first, first, first}}, // layer 1 has no experts
+        {"qwen3_moe", "", {first, first, first}}, // layer 1 of qwen3_moe has no experts
         {"llama_default", "ignore: [model.layers.0.input_layernorm]", {both, both}},
         {"llama_default",
          "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",
@@ -242,11 +242,11 @@ static void test_same_model(void **state)
                "[['re:.*down_proj'], 're:.*up_proj']]",
                8);
     same_model("qwen3_moe", "", 3);
-    same_model("gemma2", "", 4);   // norms multiply by 1 + weight
+    same_model("gemma2", "", 4);   // the norms of Gemma 2 multiply by 1 + weight
     same_model("gemma3", "", 6);
-    same_model("gpt_neox", "", 4); // two norms read the same value and have biases
+    same_model("gpt_neox", "", 4); // in GPT-NeoX, two norms with biases read the same value
     same_model("stablelm_parallel", "", 2);
-    same_model("phi3", "", 4);     // one Linear has the rows of q, k and v
+    same_model("phi3", "", 4);     // in Phi-3, one Linear has the rows of q, k and v
     same_model("granite", "", 4);
 }
 

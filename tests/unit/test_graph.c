@@ -182,10 +182,11 @@ static void defaults_of_the_classes(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    // the default is hidden_size / num_attention_heads
+    // the default of head_dim is hidden_size / num_attention_heads
     set_config(&f, "head_dim", cJSON_CreateNull());
-    set_config(&f, "rms_norm_eps", NULL);            // the default is 1e-6
-    set_config(&f, "max_position_embeddings", NULL); // the default is 2048
+    set_config(&f, "rms_norm_eps", NULL);            // the default of rms_norm_eps is 1e-6
+    set_config(&f, "max_position_embeddings", NULL); // the default of max_position_embeddings is
+                                                     // 2048
     set_config(&f, "hidden_act", NULL);
     tiny_check(f.cx, graph_build(&f));
     const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
@@ -334,7 +335,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "has no lm_head.weight"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // without the key, a missing head means that the head is tied
+    open_case(&f, "llama_default"); // without the key tie_word_embeddings, a missing head means
+                                    // that the head is tied
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     set_config(&f, "tie_word_embeddings", NULL);
     tiny_check(f.cx, graph_build(&f));
@@ -402,7 +404,7 @@ static void broken_templates(void **state)
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
         {"model.layers.{i}", "model.layers", "{i}"},
-        /* the text to replace also occurs at the end of a name */
+        /* the text to replace also occurs in the template after "in" as the end of a longer name */
         {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"},
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
@@ -443,8 +445,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* Tests templates with the key "extends". `says` of a row is a part of the expected error. If it is
- * NULL, the graph must have `n_nodes` nodes more than the graph of Llama. */
+/* Tests templates with the key "extends". `says` of a row is a part of the expected error. If
+ * `says` is NULL, the graph must have `n_nodes` nodes more than the graph of Llama. */
 static void extended_templates(void **state)
 {
 #define EXTENDS(rest) "{\"architectures\": [\"LlamaForCausalLM\"], \"extends\": " rest "}"

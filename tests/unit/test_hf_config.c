@@ -307,7 +307,7 @@ static void test_rope_of_families(void **state)
 }
 
 /* The record of a wrapper names the key of the text model's config. The text model has its own
- * record. If an output unties the head, it edits the text model's config. */
+ * record. If an output unties the head, the text model's config is edited. */
 static void test_text_model(void **state)
 {
     static const char text[] = "{\"model_type\": \"smollm3\", \"vocab_size\": 9, "
@@ -333,7 +333,7 @@ static void test_text_model(void **state)
         osh_free(f->cx, out);
         osh_hf_config_close(f->cx, c);
     }
-    /* without a model_type, the architecture decides */
+    /* without a model_type, the architecture decides the defaults */
     osh_hf_config *c = open_text(f, "{\"architectures\": [\"SmolLM3ForCausalLM\"]}");
     assert_true(c->rope.theta == 2e6 && c->tie_word_embeddings);
     osh_hf_config_close(f->cx, c);

@@ -21,7 +21,7 @@ static void test_names(void **state)
 {
     fixture *f = *state;
     static const struct { const char *text, *id, *revision; } rows[] = {
-        // a row with id NULL is a path
+        // id NULL: the text is a path
         {"org/name", "org/name", "main"},
         {"Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", "main"},
         {"_a/b_@v1.0", "_a/b_", "v1.0"},

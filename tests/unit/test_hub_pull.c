@@ -165,7 +165,7 @@ static void test_headers(void **state)
     osh_http_header(&r, "Error", &n);
     assert_int_equal(n, 0);
     osh_http_reply_deinit(f->cx, &r);
-    osh_http_header(&r, "Error", &n); // the reply is empty now
+    osh_http_header(&r, "Error", &n); // osh_http_reply_deinit has emptied the reply
     assert_int_equal(n, 0);
     assert_int_equal(wait_of(f->cx, "Retry-After: 7\r\n"), 8);
     assert_int_equal(wait_of(f->cx, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n"), -1);

@@ -151,12 +151,12 @@ static void test_jobs(void **state)
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
-    s->text[0] = 0; // clears the text; the same call continues the job
+    s->text[0] = 0; // clears the text of the interrupted job; the same call then continues the job
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
     assert_true(s->n_progress > 10 && s->last_fraction > 0.9 && s->n_parts > 5);
-    assert_int_equal(s->n_log, 0); // there are no warnings
+    assert_int_equal(s->n_log, 0); // the job has logged no warnings
     s->text[0] = 0;
     assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}),
                      ONESHOT_OK);

@@ -80,8 +80,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Fails unless the predicted bytes `said` are at least the used bytes `took`, and at most
- * MOST_PERCENT percent of `with`. */
+/* Fails if the prediction `said` is less than `took`, the used bytes. Also fails if `said` is more
+ * than MOST_PERCENT percent of `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
@@ -100,7 +100,8 @@ static size_t trial_measure(const trial *t, size_t *said, size_t *result)
     osh_tensor *w[MOST] = {NULL}, *h, *shift = NULL;
     assert_int_equal(osh_ctx_new(&cx, t->n_threads), OSH_OK);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
-    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // starts the threads
+    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // starts the threads of the pool before
+                                                            // memory is measured
     h = copy_of(cx, square[0]);
     if (t->both) shift = copy_of(cx, square[1]);
     for (int k = 0; k < t->n; k++) {

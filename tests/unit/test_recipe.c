@@ -248,7 +248,7 @@ static void test_pruners(void **state)
             assert_int_equal(m->schemes[0].targets.n, 2);
             assert_false(m->schemes[0].weights.present);
             assert_int_equal(m->ignore.n, 1);
-            /* The modifier that prunes has no schemes. */
+            /* The modifier after the pruner has a scheme of its own. */
             if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1);
             osh_recipe_free(cx, r);
         }

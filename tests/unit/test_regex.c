@@ -58,7 +58,8 @@ static void test_match_is_anchored_at_the_start_only(void **state)
     assert_false(matches(cx, "layers", "model.layers.0.mlp"));
     assert_true(matches(cx, ".*layers", "model.layers.0.mlp"));
     assert_false(matches(cx, ".*layers$", "model.layers.0.mlp"));
-    assert_true(matches(cx, "a|model", "model")); // every alternative is anchored at the start
+    assert_true(matches(cx, "a|model", "model")); // the match is anchored in every alternative of
+                                                  // the pattern
     assert_false(matches(cx, "a|odel", "model"));
     // this is Python's spelling of a named group
     assert_true(matches(cx, "(?P<layer>m)odel", "model"));
@@ -72,7 +73,7 @@ static void test_unicode(void **state)
     // with UTF, four bytes are one character
     assert_true(matches(cx, ".$", "\xf0\x9f\x98\x80"));
     assert_true(matches(cx, "\\p{L}\\p{N}$", "\xd0\x96\xd9\xa3"));
-    assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // an ideographic space
+    assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // an ideographic space is white space
     assert_true(matches(cx, "(?i)\xc3\xa9$", "\xc3\x89"));
 }
 

@@ -119,10 +119,11 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    /* The name of the module occurs in 5 rows of modules and in one row of fallbacks. */
+    /* The module's name, from its beginning, occurs in 5 rows of modules and in one row of
+     * fallbacks. */
     assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6);
-    /* This part of the name occurs in 5 rows of modules, one row of fallbacks, and 5 bars of the
-     * chart. */
+    /* The end of the module's name occurs in 5 rows of modules, one row of fallbacks, and 5 bars of
+     * the chart. */
     assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5);
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
     assert_int_equal(count(html, "<b>&"), 0);
@@ -130,10 +131,10 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, " budget 1.1&nbsp;GB"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    // the text occurs in the name of the model and in an option
+    // "the <model>" occurs in the name of the model and in an option
     assert_int_equal(count(html, "the &lt;model&gt;"), 2);
-    assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // the text occurs in three
-                                                                        // commands
+    assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // "the <model>" occurs in
+                                                                        // three commands
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
@@ -165,7 +166,7 @@ static void many_modules(void **state)
     assert_non_null(strstr(html, "<tr><td>model.<wbr>layers.<wbr>4321."));
     assert_true(count(html, "<tr><td>model.<wbr>layers.<wbr>") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
-    // 6000 modules and 2 subgraphs have this key
+    // 6000 modules and 2 subgraphs have the key relative_squared_error
     assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2);
     osh_free(cx, json);
     osh_free(cx, html);

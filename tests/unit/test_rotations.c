@@ -65,11 +65,13 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        /* These sizes need a construction from the finite field with 27 elements. */
+        /* The factor 28 needs a construction from the finite field with 27 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
-        /* These sizes need constructions from the finite fields with 17 and 49 elements. */
+        /* The factors 36 and 100 need constructions from the finite fields with 17 and 49
+         * elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
-        /* These sizes need constructions from the finite fields with 25 and 343 elements. */
+        /* The factors 52 and 344 need constructions from the finite fields with 25 and 343
+         * elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
@@ -198,28 +200,30 @@ static void test_same_model(void **state)
     same_model("llama_default", "rotations: [R1], transform_type: random-matrix");
     same_model("llama_default", "rotations: R2");
     same_model("llama_default", "transform_block_size: 8");
-    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // the heads have 12
-                                                                          // channels
+    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // the heads of llama_bias
+                                                                          // have 12 channels
     same_model("llama_tied", "");
     same_model("qwen2", "transform_type: random-hadamard");
     same_model("qwen3", "");
-    same_model("granite", "transform_type: random-hadamard"); // the hidden size is 40
+    same_model("granite", "transform_type: random-hadamard"); // the hidden size of granite is 40
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
-    same_model("qwen3_moe_stacked", ""); // all experts of a layer are in one tensor
+    same_model("qwen3_moe_stacked", ""); // qwen3_moe_stacked has all experts of a layer in one
+                                         // tensor
     same_model("smollm3", "");
     same_model("ministral3", "transform_type: random-hadamard");
     same_model("mistral_window", "");
     same_model("glm4_moe", "transform_type: random-hadamard");
-    same_model("qwen2_moe", ""); // the shared expert has a gate
+    same_model("qwen2_moe", ""); // the shared expert of qwen2_moe has a gate
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
-    /* Rotations that run with the model do not change the output either. */
+    /* Rotations that are computed in the forward pass (R4, R3) do not change the logits either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
-    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // the heads have
+    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // the heads of
+                                                                                  // llama_bias have
                                                                                   // 12 channels
-    same_model("smollm3", "rotations: [R2, R3]"); // some layers have no rope
+    same_model("smollm3", "rotations: [R2, R3]"); // some layers of smollm3 have no rope
     same_model("llama_tied",
                "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
     same_model("llama_default",
@@ -229,8 +233,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* Some rotations run with the model. For each size of such a rotation the output has one matrix,
- * and config.json lists the modules that use the matrix. */
+/* Some rotations are computed in each forward pass of the model. For each size of such a rotation
+ * the output has one matrix, and config.json lists the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -282,7 +286,7 @@ static void test_heads(void **state)
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
     assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
     assert_true(osh_online_attends(&f.p.rewrites));
-    /* The list has a rotation of queries, then one of keys, and so on. */
+    /* `turns` has a rotation of queries, then one of keys, and so on. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
@@ -375,8 +379,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
- * checkpoint, so each attempt opens the model again. */
+/* Makes a plan with a rotation that is computed in each forward pass. The rotation changes the
+ * graph and the checkpoint, so each attempt opens the model again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;

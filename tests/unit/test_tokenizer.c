@@ -90,8 +90,8 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Returns a text with all characters of some ranges, each followed by a text, as gen.py makes it
- * (own; free() frees it). */
+/* Returns a text with all characters of some ranges, each followed by the second argument. gen.py
+ * makes the same text. The result is own; free() frees it. */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {
@@ -513,8 +513,8 @@ static void affixes_of_100_bytes_have_room(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Decoding of a character must return a length from 1 to n for any bytes, so that every loop over a
- * text ends inside the text. */
+/* For any n bytes, the decoding of a character must return a length from 1 to n. So every loop over
+ * a text ends inside the text. */
 static void decoding_goes_on_and_stays_inside(void **state)
 {
     static const unsigned char nasty[] = {0x00, 0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0,

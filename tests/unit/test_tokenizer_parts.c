@@ -45,7 +45,7 @@ static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const c
                      (int)peeked[k].n, (int)want.n);
         osh_ids_deinit(cx, &peeked[k]);
     }
-    assert_int_equal(got.n, want.n); // the last ids are those of the whole text
+    assert_int_equal(got.n, want.n); // after the last part, the ids must be those of the whole text
     if (want.n) assert_memory_equal(got.ids, want.ids, (size_t)want.n * sizeof *want.ids);
     osh_ids_deinit(cx, &got);
     osh_ids_deinit(cx, &want);
@@ -321,8 +321,8 @@ static size_t form_of(char *to, const char *s, size_t n, bool compat)
     return (size_t)len;
 }
 
-/* If osh_cp_starts_form is true for a character, its decomposition begins with a character that is
- * not a mark and is not the last character of any composition. */
+/* Tests characters for which osh_cp_starts_form is true. The first character of the decomposition
+ * must not be a mark, and must not be the last character of any composition. */
 static void starters_join_nothing_before_them(void **state)
 {
     // [c]: true if c is the last character of a composition

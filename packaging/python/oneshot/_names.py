@@ -223,7 +223,8 @@ def join_kinds(kinds, rule_of, flags):
     for _, negated, _, row, chosen in sorted(found, key=lambda f: f[:3]):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
-        # gives the chosen layers the entries of another kind, because "if" already separates them
+        # gives the chosen layers the entries of a kind that was not chosen, because "if" already
+        # separates the chosen layers
         joined = join_kinds(
             [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
         )

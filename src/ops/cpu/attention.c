@@ -34,12 +34,13 @@ typedef enum { BLAS, TILES, PAIRS } way;
 typedef struct attention_worker {
     float *q, *y;     // queries and outputs of a tile, [heads of one kv head, queries, Dh]
     /* Keys and values of the first n_keys tokens for one kv head, [tokens of the longest sample,
-     * Dh]. With TILES, they are packed in panels: k [Dh, 16 keys], v [longest sample, 16
+     * Dh]. The AVX2 kernel (TILES) packs them in panels: k [Dh, 16 keys], v [longest sample, 16
      * channels]. */
     float *k, *v;
-    float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
-    float *strip; // with TILES: 16 keys in f32, [16, Dh], for the next panel of k
-    /* Only with PAIRS.
+    float *s;         // scores, [rows of a tile, tokens of the longest sample, padded to 16]
+    /* Only for the AVX2 kernel (TILES): 16 keys in f32, [16, Dh], for the next panel of k. */
+    float *strip;
+    /* Only for the BF16 kernel (PAIRS).
      * kp: keys, in panels of 16 keys.
      * vp: values of n_keys tokens, in panels of 16 channels.
      * qp: packed queries of a band (BAND queries of one head). */
@@ -47,7 +48,7 @@ typedef struct attention_worker {
     /* k and v (or kp and vp) have the first n_keys keys and values for kv head kv_head of one
      * sample. sample: first row of this sample; -1: they are empty. */
     int64_t sample, kv_head, n_keys;
-    bool bad; // with PAIRS: true if an output is not finite
+    bool bad; // only for the BF16 kernel (PAIRS): true if an output is not finite
 } attention_worker;
 
 typedef struct attention_job {
@@ -81,8 +82,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Converts the first n keys and values for this sample and kv head to f32. Skips those that the
- * worker has already converted. */
+/* Converts the first n keys and values of the sample to f32, for one kv head. Skips keys and values
+ * that the worker has already converted. sample: first row of the sample. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -99,8 +100,8 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
-/* Packs the first n keys and values for this sample and kv head, for TILES. Does nothing if the
- * worker has packed them already. */
+/* For the AVX2 kernel: packs the first n keys and values of the sample, for one kv head. Does
+ * nothing if the worker has packed them already. sample: first row of the sample. */
 static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -122,7 +123,7 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
 }
 
 /* The rows of a tile. Each row is one query of one head.
- * t: positions of the queries.
+ * t: the tile, with the positions of its queries.
  * rows: number of rows, which is queries times heads. */
 typedef struct rows_of {
     const osh_tile *t;
@@ -156,7 +157,7 @@ static void hide_scores(float *s, int64_t from, int64_t to)
 }
 
 /* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees the keys [lo, hi). The probabilities of all other keys become 0. */
+ * query sees the keys [lo, hi). The other probabilities become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -219,8 +220,8 @@ static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, 
     }
 }
 
-/* Rounds n f32 values to dt, a type of 16 bits, in place: they then occupy the first half of the
- * memory. Does nothing if dt is F32. */
+/* Rounds n f32 values to dt, a type of 16 bits, in place. The rounded values occupy the first half
+ * of the memory. Does nothing if dt is F32. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
     uint16_t part[256];
@@ -243,8 +244,8 @@ static visible visible_keys(const rows_of *o, int64_t pos, int64_t first)
     return (visible){lo, hi, lo & ~(int64_t)7, osh_pad8(hi)};
 }
 
-/* Turns s [n_keys] into probabilities, as softmax_row does. Then rounds them to o->dt (BF16), and
- * writes them to the first half of the memory of s. */
+/* Turns the scores s [n_keys] of one query into probabilities, as softmax_row does. Then rounds the
+ * probabilities to o->dt (BF16), and writes them to the first half of the memory of s. */
 static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const rows_of *o,
                            int64_t head)
 {
@@ -252,8 +253,8 @@ static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const row
     narrow_row(s, n_keys, o->dt);
 }
 
-/* Does the work of narrow_softmax for `rows` rows of scores [n_keys], without softcap and without
- * sinks. v [rows]: the keys that each row sees. `from` and `to` must be equal in all rows. */
+/* Like narrow_softmax, for `rows` rows of scores [n_keys], without softcap and without sinks. v
+ * [rows]: the keys that each row sees. All rows must have the same `from` and the same `to`. */
 static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
 {
     osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,
@@ -295,8 +296,8 @@ static void narrow_band(const band_scores *b, const rows_of *o, int64_t head)
     }
 }
 
-/* Packs the first n keys and values for this sample and kv head, for PAIRS. Does nothing if the
- * worker has packed them already. */
+/* For the BF16 kernel: packs the first n keys and values of the sample, for one kv head. Does
+ * nothing if the worker has packed them already. sample: first row of the sample. */
 static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
                        int64_t kv_head, int64_t n)
 {
@@ -310,7 +311,7 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
 }
 
 /* Computes attention for m queries of one head, from row `row` of the tile on. One matrix product
- * computes all m queries, with all keys up to the last query. So keys after a query get probability
+ * computes all m queries, with all keys up to the last query. Keys after a query get probability
  * 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
@@ -387,7 +388,7 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 }
 
 /* Sizes of the parts of a worker's scratch in 4-byte words: scores (s), keys (k), values (v) and
- * packed queries (q). all: the total, which also counts y. */
+ * packed queries (q). all: the total, which includes the outputs (y). */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -416,7 +417,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // scratch of all workers; own
+    float *room = NULL;               // own: scratch of all workers
     float *sinks = NULL; // own: scores of the sinks in f32, [H]; NULL: no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 
@@ -473,7 +474,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    /* The widths do not matter. The longest sample has at most n_tokens tokens. */
+    /* The scratch does not depend on the widths. The longest sample has at most n_tokens tokens. */
     (void)in_width, (void)out_width;
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);

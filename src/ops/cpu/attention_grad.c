@@ -31,19 +31,21 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: the rows of each sample
+    const osh_tile *seq; // view: range of rows of each sample
     int64_t longest;     // number of tokens of the longest sample
-    float *room;         // scratch [threads, attention_grad_floats]; own
+    float *room;         // own: scratch, attention_grad_floats floats for each thread
 } attention_grad_job;
 
 typedef struct back_room {
-    float *k, *v, *dk, *dv;  // for the kv head, [longest, Dh]: keys, values and their gradients
-    float *q, *dy, *dq;      // [QUERIES, Dh]: queries, and gradients of outputs and queries
+    float *k, *v, *dk, *dv;  // keys, values and their gradients for the kv head, [longest, Dh] each
+    /* Queries, gradients of the outputs, gradients of the queries, [QUERIES, Dh] each. */
+    float *q, *dy, *dq;
     /* Each [QUERIES, ld].
      * p: probabilities.
      * ds: gradients of the products q k^T. */
     float *p, *ds;
-    /* Scratch [ld]: derivatives of the scores of one row (slope, see the top of this file). */
+    /* Scratch [ld]: for each key, the derivative of its score in the current row (slope, see the
+     * top of this file). */
     float *slope;
     osh_score_rule rule;
     int64_t ld;
@@ -117,7 +119,7 @@ float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope,
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    // this is b = e^(sink - m) p_m; it is infinite if the probability of the sink is 1
+    // b = e^(sink - m) p_m is infinite if the probability of the sink is 1
     double beside = exp(rule->sink - m) * s[top];
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
@@ -206,7 +208,7 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
     return OSH_OK;
 }
 
-/* Runs attention_grad_chunk for all samples. */
+/* Runs attention_grad_chunk for each kv head of all samples. */
 static osh_status attention_grad_by_blas(osh_ctx *cx, attention_grad_job *j, int64_t n_seqs)
 {
     osh_status rc = OSH_OK;

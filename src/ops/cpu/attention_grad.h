@@ -6,12 +6,12 @@
 #include "ops/kernel.h"
 
 typedef struct osh_score_rule { // how one head turns products q k into scores
-    float scale; // factor of a product
+    float scale; // factor of a product q k
     float cap;   // limit of the scores; 0: no limit
     float sink;  // score of the head's sink; -INFINITY: the head has no sink
 } osh_score_rule;
 
-/* Returns the rule of a head without a sink. */
+/* Returns the osh_score_rule of a head without a sink. */
 osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
 /* Turns s, the products of query i of the sample with n_keys keys, into probabilities. The query
  * sees the keys [first, i]. Other keys get probability 0. Sets slope[j] for each seen key j to the
@@ -19,7 +19,8 @@ osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
  * there is no sink. s and slope must have memory for n_keys elements, padded to a multiple of 8. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first);
-/* ds = p (ds - mean) slope, for n keys. */
+/* Computes ds = p (ds - mean) slope for n keys. On entry, ds has the gradients of the probabilities
+ * p. mean: sum of p ds over the keys of the row. */
 void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, float mean,
                                int64_t n);
 /* Writes x [n, Dh] to rows [row, row + n) and columns [at, at + Dh) of the gradient of in[k]. Adds

@@ -8,8 +8,8 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // own: the rows of each sample
-    float *room;   // scratch [threads, floats]; own
+    osh_tile *seq; // own: range of rows of each sample
+    float *room;   // own: scratch, `floats` floats for each thread
 } head_job;
 
 static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -49,11 +49,11 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 typedef struct back_job {
     const osh_grad_args *a;
     const osh_head_back *way;
-    const osh_tile *seq;          // view: rows of the current sample
+    const osh_tile *seq;          // view: range of rows of the current sample
     int64_t first, longest, floats;
     /* room: own scratch, [threads, floats].
-     * shared: view of the memory after it, with an array of floats for each head of a wave. (A wave
-     * is the heads that run at the same time.) */
+     * shared: view of the memory after `room`. It has one array of floats for each head of a wave.
+     * (A wave is the heads that run at the same time.) */
     float *room, *shared;
 } back_job;
 
@@ -73,7 +73,7 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // own: the rows of each sample
+    osh_tile *seq = NULL;             // own: range of rows of each sample
     back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into it
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

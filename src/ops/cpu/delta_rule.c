@@ -20,7 +20,7 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* S = decay S. says += k S. */
+/* Computes S = decay S. Then adds k S, the value that the state has for the key k, to `says`. */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {
@@ -41,7 +41,7 @@ OSH_AVX2 static void delta_fade_avx2(float *S, float *says, const float *k, floa
     delta_fade_body(S, says, k, decay, Dk, Dv);
 }
 
-/* S += k v. y += q S. */
+/* Updates the state with a token, S += k v. Then computes the output, y += q S. */
 OSH_VEC_FN void delta_correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
     float *S = m->S, *y = m->y;
@@ -63,7 +63,7 @@ OSH_AVX2 static void delta_correct_avx2(const osh_delta_room *m, int64_t Dk, int
     delta_correct_body(m, Dk, Dv);
 }
 
-/* x = `by` * x / sqrt(sum(x^2) + 1e-6) */
+/* Computes x = `by` * x / sqrt(sum(x^2) + 1e-6). */
 static void scale_to_unit(float *x, int64_t n, float by)
 {
     double sum = 0;

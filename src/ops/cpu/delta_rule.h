@@ -13,10 +13,10 @@
 typedef struct osh_delta_room {
     float *S;             // state [Dk, padded Dv]
     float *q, *k;         // [Dk]
-    float *v, *says, *y;  // [padded Dv]: value of the token; k S; output
+    float *v, *says, *y;  // [padded Dv] each: value of the token; k S; output of the token
 } osh_delta_room;
 
-typedef struct osh_delta_token { // one token of one head
+typedef struct osh_delta_token { // values of one token of one head
     /* gates: the decay, and beta sigmoid(b).
      * in: a and b of the token, A_log and dt_bias of the head. */
     float gates[2], in[4];

@@ -22,10 +22,12 @@
 typedef struct delta_back {
     osh_delta_room m;
     float *kept;          // states before every C-th token, [ceil(tokens / C), Dk, padded Dv]
-    float *now; // [C + 1, Dk, padded Dv]: a stored state, and the states after the next C tokens
+    /* [C + 1, Dk, padded Dv]: a stored state, then the states after each of the next C tokens. */
+    float *now;
     float *dS;            // gradient of the state, [Dk, padded Dv]
     float *dq, *dk;       // gradients of q and k, [Dk]
-    float *dy, *e, *du;   // [padded Dv]: gradient of y; scratch
+    /* dy: gradient of y, [padded Dv]. The other arrays are scratch, [padded Dv] each. */
+    float *dy, *e, *du;
     /* C: number of tokens from one stored state to the next.
      * each: number of elements of a state. */
     int64_t C, each;
@@ -48,8 +50,9 @@ static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, 
     return b;
 }
 
-/* e += k S; dS += q dy; du += k dS; dq = S' dy. S is the state before the token, and S' the state
- * after it. The caller must set e and du to 0. */
+/* First part of the backward step of a token: e += k S; dS += q dy; du += k dS; dq = S' dy. S is
+ * the state before the token, and S' is the state after it. dS is the gradient of the state. The
+ * caller must set e and du to 0. */
 OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
                                  int64_t Dk, int64_t Dv)
 {
@@ -78,8 +81,9 @@ OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const
     delta_first_body(b, S, after, Dk, Dv);
 }
 
-/* dk = u dS - decay (S de); dS = decay (dS - k de). u is in b->e, de is in b->du. Returns the
- * gradient of the decay. */
+/* Second part of the backward step of a token: dk = u dS - decay (S de); dS = decay (dS - k de).
+ * b->e must have u, and b->du must have de (e' in ops/delta_rule.c). Returns the gradient of the
+ * decay. */
 OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,
                                     int64_t Dv)
 {

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* PIECE: elements that are computed together; they fit in the L1 cache.
+/* PIECE: number of elements that are computed together; they fit in the L1 cache.
  * PIECES: a chunk of parallel work has PIECES * PIECE elements. */
 enum { PIECE = 2048, PIECES = 16 };
 
@@ -17,8 +17,8 @@ typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
-    /* Does the work of `piece` for BF16 tensors, with AVX-512 and without conversion to f32.
-     * Returns true if all results are finite. `whole` is NULL if the op has no such function. */
+    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. Returns true
+     * if all results are finite. `whole` is NULL if the op has no such function. */
     bool (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has only one input
@@ -27,7 +27,7 @@ struct elementwise_job {
     osh_act_kind act;
     float by, limit, plus;
     bool square;
-    _Atomic bool bad; // true if `whole` has found a result that is not finite
+    _Atomic bool bad; // true if the function `whole` has found a result that is not finite
 };
 
 static void add_piece(float *x, float *y, int64_t n, const elementwise_job *j)
@@ -54,7 +54,7 @@ static bool glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     return osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g is x and u is y; both are first
+/* Computes x = g sigmoid(a g) (u + p), as silu(a g) (u + p) / a. g is x and u is y; both are first
  * clamped to the limit. a is j->by, and p is j->plus. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* PIECE: elements in a chunk of parallel work.
- * ROWS: rows in a chunk of parallel work of rms_norm. */
+/* PIECE: number of elements in a chunk of parallel work.
+ * ROWS: number of rows in a chunk of parallel work of rms_norm. */
 enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // n: elements of the tensor. D: elements of a row.
-    const float *f;  // view [D]: factors of the norm (weight plus offset)
+    int64_t n, D;    // n: number of elements of the tensor. D: number of elements of a row.
+    const float *f;  // view [D]: factor of each channel (weight plus offset of the norm)
     float *rows;     // scratch: [threads, D]
     double eps;
 } grad_job;
@@ -140,9 +140,9 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. If the gradient of x is fresh
- * (osh_grad_args.fresh), writes dx to it, else adds dx. A sum over a row is eight partial sums,
- * which are added in order. */
+/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. f is the factor of a channel, and r
+ * is 1 / sqrt(mean(x^2) + eps). If the gradient of x is fresh (osh_grad_args.fresh), writes dx to
+ * it, else adds dx. A sum over a row is eight partial sums, which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
@@ -193,7 +193,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // own: the factors f [D], then scratch rows [threads, D]
+    float *f = NULL; // own: the factors f [D], then a scratch row [D] for each thread
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, &osh_op_rms_norm, a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

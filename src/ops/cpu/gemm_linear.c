@@ -9,7 +9,8 @@
 typedef struct linear_worker {
     float *w; // own [OSH_GEMM_COLS, I], in f32: rows of the weight for one block of columns of y
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
-    int64_t block; // `w` has the rows for the block of columns of y with this index; -1: none
+    /* Index of the block of columns of y for which `w` has the rows of the weight; -1: none. */
+    int64_t block;
 } linear_worker;
 
 typedef struct linear_job {
@@ -46,8 +47,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* These functions return the number of floats of linear_worker.w and of linear_worker.y, for `cols`
- * columns of y. */
+/* These functions return the number of floats of the arrays linear_worker.w and linear_worker.y,
+ * for `cols` columns of y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 

@@ -4,11 +4,11 @@
 #define OSH_GEMM_LINEAR_H
 #include "ops/kernel.h"
 
-/* y [N, O] = x [N, I] w [O, I]^T + bias [O], rounded to the dtype of y. bias may be NULL. w and
- * bias are rounded to the dtype of x. */
+/* Computes y [N, O] = x [N, I] w [O, I]^T + bias [O], rounded to the dtype of y. bias may be NULL.
+ * w and bias are rounded to the dtype of x. */
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
                            const osh_tensor *bias, const osh_seqs *seqs);
-/* ROWS, COLS: size of a tile of y.
+/* ROWS, COLS: numbers of rows and columns of a tile of y.
  * PANEL: largest number of rows of a panel. A panel is rows of x that are converted to f32
  * together. */
 enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 };

@@ -4,11 +4,13 @@
  * number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
- *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
- *   | C D     |   D = L L^T           | A L     |                 from a copy of A, or on one
- *   | A B     |   B -= A C^T                                      thread in place, from the left
- *                 B := B L^-T                       B := -L^-1 B  slabs of columns
- *                                                   L := L^-1
+ *   | L       |   D -= C C^T          | X       |   B := A X      B overwrites A
+ *   | C D     |   D = L L^T           | A L     |   B := -L^-1 B
+ *   | A B     |   B -= A C^T                        L := L^-1
+ *                 B := B L^-T
+ *
+ * A X is computed in blocks of columns and slabs of rows. Several threads read a copy of A. One
+ * thread needs no copy, because it computes the blocks of columns from left to right.
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile, the other
  * threads compute products that do not need this block. While one thread factors D, the others
@@ -23,15 +25,16 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of a block.
- * SLAB: rows or columns in a chunk of parallel work, for matrix products.
- * ROWS: rows in a chunk of parallel work, for steps that only copy or check elements. */
+/* SIDE: number of rows and of columns of a block.
+ * SLAB: number of rows or columns in a chunk of parallel work, for matrix products.
+ * ROWS: number of rows in a chunk of parallel work, for steps that only copy or check elements. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
     float *a; // the matrix [n, n]; view
     float *l; // own [SIDE, SIDE]: copy of the diagonal block before its inversion
-    /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
+    /* Copy of the block row A of the drawing above, [SIDE, at]. The product A X reads it. NULL: A X
+     * is computed in place. */
     float *row; // own
     /* at: index of the first row and column of the current diagonal block.
      * wide: number of rows of this block. */
@@ -168,8 +171,8 @@ done:
 }
 
 /* Computes columns [j, j + SIDE) of A X for SLAB rows, from row `row` on. Reads columns [j, j +
- * SIDE) of A in place, and later columns from `from`. Only the last block of columns may have fewer
- * than SIDE columns. */
+ * SIDE) of A in place, and the later columns from the array `from`. Only the last block of columns
+ * may have fewer than SIDE columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
     int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);
@@ -193,7 +196,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Computes A X for one block of columns and one slab of rows. Reads the copy of A. The chunks with
- * the longest sums are first. */
+ * the longest sums are started first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -256,8 +259,8 @@ static size_t factor_row_bytes(int64_t n, int n_threads)
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
-/* Inverts the lower triangle in place. If there is more than one diagonal block, factor_cholesky
- * has inverted the first block already. */
+/* Inverts the lower triangle of the matrix in place. If there is more than one diagonal block,
+ * factor_cholesky has inverted the first block already. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;

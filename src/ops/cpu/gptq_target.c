@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 typedef struct target_job {
     float *out;           // the output D or T, [n_rows, I]; view

@@ -17,18 +17,18 @@
 
 enum { TILE = 256, TOKENS = 512 };
 /* Sizes for the kernel with AVX2.
- * BOTH: columns of x that are packed together.
- * ROWS, COLS: size of the largest block of H. */
+ * BOTH: number of columns of x that are packed together.
+ * ROWS, COLS: numbers of rows and columns of the largest block of H. */
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // H or D, [I, I]; view
-    /* X in f32, [rows of the panel, I]. A panel is tiles of tokens that are converted to f32
-     * together. */
+    /* Input X in f32, [rows of the panel, I]. A panel is a few tiles of tokens that are converted
+     * to f32 together. */
     const float *x;        // view
     /* If h is D: X0 - X, with the shape of x. NULL if h is the lower triangle of H. */
     const float *left;     // view
-    const osh_tile *tiles; // view: tiles of the current panel
+    const osh_tile *tiles; // view: tiles of tokens in the current panel
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -58,10 +58,10 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 typedef struct packed_job {
     float *h;               // H, [I, I]; view
     const osh_tensor *x;
-    const osh_tile *tiles;  // view: tiles of the current panel
+    const osh_tile *tiles;  // view: tiles of tokens in the current panel
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
     /* Packed x. For each block of 48 columns, the tiles of tokens follow each other. */
-    float *panels, *strips; // views [n_cols / 48, n_rows, 48]
+    float *panels, *strips; // views; each is [n_cols / 48, n_rows, 48]
 } packed_job;
 
 static int64_t hessian_packed_at(const packed_job *j, int64_t block, int64_t tile)
@@ -178,7 +178,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // own [rows of a panel, I], in f32: rows of a panel; NULL if x is F32
+    float *xf = NULL;       // own, in f32: the rows of x in a panel, [rows, I]; NULL if x is F32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));
@@ -247,7 +247,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     int64_t room = osh_panel_floats(N, n);
     osh_tile *tiles = NULL; // own
-    float *wide = NULL;     // own [2, rows of a panel, I]: X and X0 - X
+    float *wide = NULL;     // own [2, rows of a panel, I]: X and X0 - X in f32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, x0, a->seqs);
     OSH_TRY(osh_blas_open(cx));

@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-enum { SLICES = 64 }; // slices in a chunk of parallel work
+enum { SLICES = 64 }; // number of slices in a chunk of parallel work
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // views [padded]: weight plus offset, and bias; zero from element D on
-    float *rows;        // scratch, [threads, padded]; view
+    /* Views [padded]: weight plus offset, and bias; the elements from D on are 0. */
+    const float *w, *b;
+    float *rows;        // view: scratch, a row of `padded` floats for each thread
     int64_t n_slices, D, padded;
     float eps;
 } layer_norm_job;

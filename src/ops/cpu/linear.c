@@ -12,24 +12,25 @@
 #include "ops/kernel.h"
 
 enum {
-    /* Columns of y that are computed together. W, packed for COLS columns and DEPTH in_features,
-     * fits in the L2 cache. */
+    /* Number of columns of y that are computed together. W, packed for COLS columns and DEPTH
+     * in_features, fits in the L2 cache. */
     COLS = 96,
-    /* Rows of y that are computed together. The sums of ROWS x COLS elements also fit in the L2
-     * cache. */
+    /* Number of rows of y that are computed together. The sums of ROWS x COLS elements also fit in
+     * the L2 cache. */
     ROWS = 528,
-    /* Used instead of ROWS if there are too few blocks of columns to keep all threads busy. */
+    /* Number of rows of y that are computed together if there are too few blocks of columns to keep
+     * all threads busy. (Otherwise it is ROWS.) */
     FEW = 264,
     DEPTH = 640, // largest number of in_features in one partial sum
-    STRIP = 128  // elements of a row of W that are converted to f32 at a time
+    STRIP = 128  // number of elements of a row of W that are converted to f32 at a time
 };
 
 typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // [16, STRIP], in f32: elements of W that linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    /* `packed` has the rows of W for the block of columns of y with this index, with all
-     * in_features; -1: `packed` is empty */
+    /* Index of the block of columns of y for which `packed` has the rows of W, with all
+     * in_features. -1: `packed` is empty. */
     int64_t block;
 } worker;
 

@@ -22,7 +22,7 @@ typedef struct logits_grad_job {
      * D, D2: hidden_size of the two models.
      * ld: V, padded to a multiple of 8. */
     int64_t V, D, D2, ld;
-    float *room;          // scratch, [threads, logits_grad_floats]; own
+    float *room;          // own: scratch, logits_grad_floats floats for each thread
 } logits_grad_job;
 
 static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
@@ -61,8 +61,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. other: for kl,
- * logits of the reference model. keep: scratch [ld]. */
+/* Overwrites `row`, the logits of token n, by the gradients of the elements of x W^T. other: for
+ * kl, the reference model's logits of the token. keep: scratch [ld]. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)
 {

@@ -19,16 +19,17 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // logit of the padding of the last block; e^FAR is 0, and 0 * FAR is not NaN
+/* FAR: the logit of the padding in the last block. e^FAR is 0, and 0 * FAR is 0, not NaN. */
+#define FAR (-1e30f)
 
-/* Partial result for one token and one block of the vocabulary. Index 0: the model. Index 1: the
- * reference model. */
+/* Partial result for one token and one block of the vocabulary. In arrays, index 0 is the model and
+ * index 1 the reference model. */
 typedef struct part {
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // inputs and scratch of one of the two models
+typedef struct side { // inputs and scratch for one model (the model itself or the reference model)
     const osh_tensor *x, *w;
     float *rows;  // rows of x in f32, [PANEL, D]; NULL if x is F32; own
     const float *panel;
@@ -50,7 +51,7 @@ typedef struct vocab_job {
     /* Index of the block of rows of w that each thread has loaded, [threads]; -1: none. */
     int64_t *held; // own
     const int32_t *target; // view: the target of each token, as a token id; NULL for kl
-    float *at_target;      // own [tokens]: for nll, the logit of the target
+    float *at_target;      // for nll: logit of each token's target; own [tokens]
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
@@ -91,7 +92,7 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
+            row[v] = FAR; // the padding is set after the rounding, because f16 cannot represent FAR
     }
 }
 

@@ -8,8 +8,8 @@
  *                                  dq = ds k
  *   for the tile:                  dv^T += dy^T p      dk^T += q^T ds
  *
- * The products of a tile are summed from 0 on, and the sums of the tiles are added in order. So the
- * bytes do not depend on threads or on other samples. */
+ * The sum over each tile begins with 0, and the sums of the tiles are added in order. So the bytes
+ * do not depend on threads or on other samples. */
 #include "math/pairs.h"
 #include "math/vec.h"
 #include "ops/cpu/attention_grad.h"
@@ -27,13 +27,13 @@ enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 typedef struct grad_head {
     uint32_t *keys, *values; // rows of k and v as columns of panels: k-dimension Dh, [L] columns
     uint32_t *key_columns;   // columns of k in panels: k-dimension L, [D] columns
-    float *dk, *dv;          // transposed gradients of the kv head, [D, L]
-    float *s, *dp;           // products of a band, [BAND, L]
+    float *dk, *dv;          // transposed gradients of the keys and values of the kv head, [D, L]
+    float *s, *dp;           // for a band: the products q k^T and dy v^T, [BAND, L]
     float *slope;            // derivatives of the scores of one row, [L]
     float *dq;               // [BAND, D]
     uint16_t *p, *ds, *dy;   // for a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
     uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
-    uint32_t *turned;        // q or dy of a tile as panels, before they become q_t or dy_t
+    uint32_t *turned;        // q or dy of a tile in panels, before it is transposed to q_t or dy_t
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
     uint32_t *band;          // packed rows of q or dy, if these cannot be read in place
     osh_score_rule rule;
@@ -43,10 +43,10 @@ typedef struct grad_head {
 
 typedef struct pairs_attention_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: the rows of each sample
+    const osh_tile *seq; // view: range of rows of each sample
     int64_t longest;     // number of tokens of the longest sample
-    uint32_t *room;      // scratch [threads, words]; own
-    int64_t words;       // number of 32-bit words of a thread's arrays
+    uint32_t *room;      // own: scratch, `words` 32-bit words for each thread
+    int64_t words;       // number of 32-bit words of the scratch of a thread
 } pairs_attention_job;
 
 static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }
@@ -105,10 +105,11 @@ static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, 
 
 /* ---- one tile ---- */
 
-typedef struct grad_tile { // n queries of one head; pos: position of the first in the sample
+typedef struct grad_tile { // n queries of one head; pos: position of the first query in the sample
     const osh_attention_attr *at;
     int64_t pos, n;
-    int64_t first, wide;   // the tile uses the keys [first, first + wide); multiples of 32
+    /* The tile uses the keys [first, first + wide); both numbers are multiples of 32. */
+    int64_t first, wide;
     const uint16_t *q;     // view [n, Dh]; rows are `ld` elements apart
     int64_t ld;
 } grad_tile;

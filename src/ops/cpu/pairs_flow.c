@@ -87,9 +87,10 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for `up`. h: 0 for columns 0 to
- * 15, 1 for columns 16 to 31. If there is no bias, adds nothing, because adding 0 would turn -0
- * into +0. */
+/* Returns 16 sums of row t->row, plus the bias.
+ * k: 0 for the sums of b, 1 for those of `up`.
+ * h: 0 for columns 0 to 15, 1 for columns 16 to 31.
+ * If there is no bias, adds nothing, because adding 0 would turn -0 into +0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -144,11 +145,11 @@ WIDE_FN void rest_finish_row(rest *t, finish how)
  * ---- */
 
 typedef struct tiles {
-    float *c; // sums, [32, 32]; view
+    float *c; // view: the sums of a block, [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    /* Number of rows of the previous block that are finished after each step. All its rows are then
-     * finished after the last step. */
+    /* Number of rows of the previous block that are finished after each step. After the last step,
+     * all its rows are finished. */
     int64_t each;
 } tiles;
 

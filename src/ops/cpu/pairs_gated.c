@@ -17,20 +17,20 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    /* Columns of the result that are computed together. Both weights, packed for COLS columns and I
-     * channels, fit in the L2 cache. */
+    /* Number of columns of the result that are computed together. Both weights, packed for COLS
+     * columns and I channels, fit in the L2 cache. */
     COLS = 96,
     ROWS = 512,
-    /* Largest I. The results must have the same bytes as those of the op linear, which adds several
-     * partial sums if I is larger. */
+    /* Largest I (number of in_features). The results must have the same bytes as those of the op
+     * linear, which adds several partial sums if I is larger. */
     DEPTH = 2048
 };
 
 typedef struct worker {
-    uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
-    /* `packed` has the weights for this column of the result and later ones; -1: none */
+    uint32_t *packed[2]; // packed weights of gate and of up, for COLS columns of the result
+    /* scratch for a band of x (32 rows) that cannot be read in place */
     uint32_t *blocks;
-    int64_t first; // first column of the result whose weights `packed` has; -1: none
+    int64_t first; // first column of the result for which `packed` has the weights; -1: none
 } worker;
 
 typedef struct job {
@@ -59,8 +59,8 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     me->first = col;
 }
 
-/* Multiplies for the rows [row, row + m) and columns [col, col + n) of the result. m is at->m, and
- * n is at->n, at most PAIR. at->a must have these rows of x. */
+/* Computes the rows [row, row + m) and columns [col, col + n) of the result. m is at->m, and n is
+ * at->n, at most PAIR. at->a must have the packed rows of x. */
 static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
                       int64_t col)
 {

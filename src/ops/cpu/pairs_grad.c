@@ -6,10 +6,10 @@
  *                                    dy and x are packed once for all threads; each block of dw
  *                                    adds the products of the tiles in order
  *
- * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The products
- * over one range are summed from 0 on, and the sums of the ranges are added in order. So the bytes
- * do not depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are
- * packed together. */
+ * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The sum over
+ * each range begins with 0, and the sums of the ranges are added in order. So the bytes do not
+ * depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are packed
+ * together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -21,16 +21,18 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     STEP = OSH_PAIRS_STEP,
-    COLS = 192,      // columns of dx and dw in a chunk of parallel work
+    COLS = 192,      // number of columns of dx and dw in a chunk of parallel work
     DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
-    DX_ROWS = 256,   // smallest number of rows of dx in a chunk, which packs w once for them
-    CHUNKS = 3,      // chunks of dx for each thread, if dx has enough rows
-    /* Rows of dw in a chunk. The number is small, so that even a small dw gives chunks to all
-     * threads. */
+    /* Smallest number of rows of dx in a chunk of parallel work; the chunk packs w once for all its
+     * rows. */
+    DX_ROWS = 256,
+    CHUNKS = 3,      // number of chunks of dx for each thread, if dx has enough rows
+    /* Number of rows of dw in a chunk of parallel work. The number is small, so that even a small
+     * dw gives chunks to all threads. */
     DW_ROWS = 96,
     ROOM = 2048,     // largest number of tokens, with padding, that are packed together
-    WIDTH = 64,      // columns of dy that are transposed together
-    ROUGH = 1 << 14  // elements that a chunk rounds to BF16
+    WIDTH = 64,      // number of columns of dy that are transposed together
+    ROUGH = 1 << 14  // number of elements that a chunk of parallel work rounds to BF16
 };
 
 typedef struct worker {
@@ -45,8 +47,8 @@ typedef struct job {
     const uint16_t *w, *x;
     uint16_t *dy;               // dy in BF16, [N, O]; view
     int64_t N, O, I, dx_rows;
-    const osh_tile *tiles;      // view: the tiles that are packed now
-    const int64_t *first; // view [n_tiles]: offset of each of these tiles in tokens, with padding
+    const osh_tile *tiles;      // view: the tiles of tokens that are packed now
+    const int64_t *first; // view [n_tiles]: offset of each tile of `tiles`, in tokens with padding
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
     bool add;                   // true if products are added to dw, false if they overwrite dw

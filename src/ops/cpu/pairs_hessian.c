@@ -17,13 +17,13 @@ enum {
 };
 /* ROOM: largest number of tokens that are packed together. (The panels of 2,048 tokens would not
  * stay in the L2 cache.)
- * WIDTH: columns in a chunk of the parallel packing. */
+ * WIDTH: number of columns in a chunk of the parallel packing. */
 enum { ROOM = 1024, WIDTH = 64 };
 
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
-    /* x: input of the layer.
-     * x0: if h is D, the input in the original model; NULL if h is the lower triangle of H. */
+    /* x: inputs of the Linear.
+     * x0: inputs of the Linear in the original model, if h is D; NULL if h is H. */
     const osh_tensor *x, *x0;
     const osh_tile *tiles;    // view: the tiles of tokens that are packed now
     const int64_t *first; // view [n_tiles]: offset of each tile in `panels` and `left`, in words
@@ -41,8 +41,8 @@ typedef struct rect {
     int64_t row, m, col, n;
 } rect;
 
-/* rows [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x are ld elements
- * apart. */
+/* Sets rows [n, WIDTH] to x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x are ld
+ * elements apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -89,7 +89,7 @@ static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const 
     for (int64_t c = at->col; c < end; c += PAIR) {
         int64_t wide = osh_min64(PAIR, end - c);
         // True if all elements are on or below the diagonal of h. If false, the diagonal crosses
-        // these rows, so that row r adds only its first r + 1 columns.
+        // these rows, and row r adds only its first r + 1 columns.
         bool whole = j->x0 || c + wide <= row + 1;
         block.b = (osh_pairs_b){j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE),
                                 k, each, true};
@@ -177,7 +177,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: offsets of the tiles (job.first)
-    // own: packed x, and packed x0 - x (NULL if x0 is NULL)
+    /* own: packed x, and packed x0 - x (NULL if x0 is NULL) */
     uint32_t *panels = NULL, *left = NULL;
 
     hessian_size_blocks(&j, osh_threads(cx));

@@ -10,11 +10,11 @@
 #include <stdatomic.h>
 
 enum {
-    /* Columns of y that are computed together. W, packed for COLS columns and DEPTH in_features,
-     * fits in the L2 cache. */
+    /* Number of columns of y that are computed together. W, packed for COLS columns and DEPTH
+     * in_features, fits in the L2 cache. */
     COLS = 192,
-    /* Rows of y that are computed together. The sums of ROWS x COLS elements also fit in the L2
-     * cache. */
+    /* Number of rows of y that are computed together. The sums of ROWS x COLS elements also fit in
+     * the L2 cache. */
     ROWS = 512,
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
@@ -28,9 +28,10 @@ typedef struct worker {
     uint32_t *blocks;      // scratch for a band (BAND rows of x) that cannot be read in place
     /* Scratch.
      * If I > DEPTH: y [BAND, PAIR], sums [ROWS, COLS].
-     * If x has few rows (FEW): both [BAND, FEW]. */
+     * If x has at most FEW rows: y and sums are [BAND, FEW]. */
     float *y, *sums;
-    /* `packed` has W for columns [first, first + n_cols) of y. n_cols 0: `packed` is empty. */
+    /* `packed` has W for columns [first, first + n_cols) of y. If n_cols is 0, `packed` is
+     * empty. */
     int64_t first, n_cols;
 } worker;
 
@@ -38,15 +39,15 @@ typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
     const float *bias; // bias in f32, [O]; NULL: no bias; view
-    /* Only if x has few rows (FEW): packed x. It is cut into parts of `depth` in_features, which
+    /* Packed x, only if x has at most FEW rows. It is cut into parts of `depth` in_features, which
      * follow each other. */
     uint32_t *tokens;  // view
     /* depth: number of in_features of one partial sum.
      * rows: number of rows of y in a chunk of parallel work.
-     * n_parts: number of such chunks for each block of columns. */
+     * n_parts: number of chunks for each block of columns. */
     int64_t N, I, O, depth, n_parts, rows;
     worker *workers;
-    _Atomic bool bad;  // true if a value of y is not finite; unused if x has few rows (FEW)
+    _Atomic bool bad;  // true if a value of y is not finite; unused if x has at most FEW rows
 } job;
 
 /* Operands of one matrix product: a band of x (at most BAND rows) and two panels of W. */
@@ -114,8 +115,8 @@ static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
     osh_pairs_end();
 }
 
-/* Computes rows [first, first + m) of y for all packed columns. Only if one sum covers all
- * in_features (I <= DEPTH). */
+/* Computes rows [first, first + m) of y for all packed columns. May be called only if I <= DEPTH,
+ * so that one sum covers all in_features. */
 static void whole_bands(job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -226,9 +227,9 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    // Both own.
+    // Each is own.
     // room: scratch of all workers.
-    // tokens: packed x, if x has few rows (FEW).
+    // tokens: packed x, if x has at most FEW rows.
     uint32_t *room = NULL, *tokens = NULL;
     worker *workers = NULL;                // own
     float *bias = NULL;                    // own [O], in f32: the bias; NULL: no bias
@@ -240,8 +241,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        /* The number of blocks of columns is a multiple of the number of threads. So a chunk can
-         * compute all rows of its block. */
+        /* Here the number of blocks of columns is a multiple of the number of threads. So a chunk
+         * can compute all rows of its block. */
         j.rows = j.N;
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {

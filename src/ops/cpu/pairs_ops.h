@@ -5,8 +5,7 @@
 #include "ops/kernel.h"
 
 /* Computes the op linear, as osh_linear_cpu does. Its inputs are x [N, I], w [O, I], and bias [O]
- * or NULL, for N tokens. A
- * row of y does not depend on the other rows of x. */
+ * or NULL, for N tokens. A row of y does not depend on the other rows of x. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
 /* Adds to h [n, n], F32. If x0 is NULL, adds x^T x to the lower triangle. Otherwise adds (x0 - x)^T

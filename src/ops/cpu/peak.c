@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of the matrices. Three f32 matrices have 7 MB. The blocks that a kernel
- * reads together fit in any L2 cache.
- * COLS: columns of b that are packed together. */
+/* SIDE: number of rows and of columns of the matrices. Three f32 matrices have 7 MB. The blocks
+ * that a kernel reads together fit in any L2 cache.
+ * COLS: number of columns of b that are packed together. */
 enum { SIDE = 768, COLS = 96 };
 /* Bytes that each thread reads or copies. MEMORY_BYTES are more than the caches have. FEW_BYTES are
  * for a short measurement. */
@@ -77,7 +77,7 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
 }
 
 /* Runs worker number `chunk` for j->seconds, and measures its speed. A chunk ends only after all
- * threads have begun one. So each thread runs exactly one chunk. */
+ * threads have begun a chunk. So each thread runs exactly one chunk. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;

@@ -12,7 +12,7 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample.
+/* TOKENS: number of tokens of a sample.
  * SAMPLES: number of samples. The samples are used in turn, so that x is read from memory and not
  * from a cache. */
 enum { TOKENS = 512, SAMPLES = 8 };
@@ -20,7 +20,7 @@ enum { TOKENS = 512, SAMPLES = 8 };
 typedef struct worker {
     /* own: inputs; weights (gate and up, or one weight); output */
     osh_tensor *x[SAMPLES], *w[2], *out;
-    /* done: number of floating-point operations.
+    /* done: number of floating-point operations that are finished.
      * seconds: CPU time of these operations. */
     double done, seconds;
 } worker;
@@ -141,7 +141,7 @@ done:
 enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 };
 
 typedef struct tiles_job {
-    double *rates; // operations per second, [threads]; own
+    double *rates; // own [threads]: operations per second of each thread
     double seconds;
 } tiles_job;
 

@@ -9,13 +9,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SLICES = 64 }; // slices in a chunk of parallel work
+enum { SLICES = 64 }; // number of slices in a chunk of parallel work
 
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // weight plus offset, [padded]; view
-    float *rows;    // scratch, [threads, padded]; view
+    const float *w; // view [padded]: weight plus offset
+    float *rows;    // view: scratch, a row of `padded` floats for each thread
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded

@@ -10,20 +10,20 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ROWS = 32 }; // tokens in a chunk of parallel work
+enum { ROWS = 32 }; // number of tokens in a chunk of parallel work
 
 typedef struct rope_job {
     const osh_rope_attr *at;
     const osh_tensor *x;
     osh_tensor *y;
     const osh_tile *tiles;
-    const float *inv_freq; // inverse frequencies, [half]; view
+    const float *inv_freq; // view [half]: inverse frequencies
     /* [n_pos, half]: cosines and sines for the positions `from`, `from` + 1, ..., rounded to
      * `dtype`. */
     float *cos, *sin;      // views
     osh_dtype dtype;       // dtype to which products are rounded
     int64_t from, n_pos, half;
-    float *rows;           // scratch, [threads, width]; view
+    float *rows;           // view: scratch, a row of `width` floats for each thread
     float way;             // factor of the angles: 1, or -1 for gradients
     _Atomic bool unknown;  // false if all values of y are known to be finite
 } rope_job;
@@ -126,8 +126,8 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. way: factor of the angles, 1, or -1 for
- * gradients. */
+/* Rotates in[0] and writes the result to out[0]. way: factor of the angles; 1 rotates, and -1
+ * computes gradients. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -137,8 +137,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     float inv_freq[OSH_ROPE_MAX_FREQS];
     bool unknown = false;              // false if all values of out[0] are known to be finite
     osh_tile *tiles = NULL;            // own
-    // table: own [2, tokens of the longest sample, half], cosines and sines. rows: own [threads,
-    // width], scratch.
+    /* table: own [2, tokens of the longest sample, half], cosines and sines.
+     * rows: own [threads, width], scratch. */
     float *table = NULL, *rows = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));

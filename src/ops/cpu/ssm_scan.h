@@ -10,7 +10,7 @@
 #include "ops/scan.h"
 
 typedef struct osh_scan_room { // state and vectors of one head; all pointers are views into scratch
-    float *Z;       // state, [S, padded P]
+    float *Z;       // state of the head, [S, padded P]
     float *B, *C;   // [S]
     float *x, *y;   // input and output of the token, [padded P]
 } osh_scan_room;
@@ -27,8 +27,8 @@ typedef struct osh_scan_head { // inputs of the op and weights of head h; all po
     float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Copies B, C and x of the token in row t to m. Sets gates[0] to the factor of the state and
- * gates[1] to d, the factor of x (osh_ssm_gates). */
+/* Copies B, C and x of the token in row t to m. Sets gates[0] to the decay of the state and
+ * gates[1] to the step d, the factor of x (osh_ssm_gates). */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
 /* Multiplies m->x by d, updates the state m->Z with x and B, and computes m->y = C Z. */

@@ -36,14 +36,14 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    // for each token: first the gradients of B, then those of C
+    // memory of a token: first the gradient of B [S], then the gradient of C [S]
     return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens;
 }
 
 /* Computes the gradients of one token. Z points to the state before the token. The state after the
- * token follows it in memory. b->m.x must be multiplied by the step before. On entry, dZ is the
- * gradient of the state after the token. On return, it is the gradient of the state before the
- * token. Adds to dx. Returns the gradient of the decay. */
+ * token follows it in memory. b->m.x must already be multiplied by the token's step d. On entry, dZ
+ * is the gradient of the state after the token. On return, it is the gradient of the state before
+ * the token. Adds to dx. Returns the gradient of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {

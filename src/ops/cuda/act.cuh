@@ -44,7 +44,7 @@ struct osh_cu_gelu_tanh {
 };
 
 /* Returns act(x), rounded to T, times `up`. x is the gate. x and `up` are f32 numbers that are
- * values of T. The caller rounds the result. PAIR: true if the function has two arguments. */
+ * values of T. The caller rounds the result. PAIR: true, because the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;
@@ -61,7 +61,8 @@ struct osh_cu_clamped_fn {
     }
 };
 
-/* Returns `call`(f), where f is the function object for the activation and the limit of `at`. */
+/* Calls `call` with the function object for the activation and the limit of `at`. Returns the
+ * status of that call. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
     if (at->limit > 0)

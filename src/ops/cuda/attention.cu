@@ -19,8 +19,8 @@
  *
  * A matrix product has three indices: sample, kv head, and query head in the group of the kv head.
  * One call of osh_cuda_gemm computes a batch: the products for all values of one of these indices.
- * This is the kv head or the query head, whichever has more values. For short samples the index may
- * be the sample; the call then uses the algorithm of a single product.
+ * This index is the kv head or the query head, whichever has more values. For short samples it may
+ * be the sample, and the call then uses the algorithm of a single product.
  *
  * Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim, ld elements from row to row of
  * scores. */
@@ -28,8 +28,8 @@
 #include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
 
-/* QUERIES: largest number of queries of a chunk; SHORT: samples of at most SHORT tokens share a
- * batch of matrix products. */
+/* QUERIES: largest number of queries of a chunk.
+ * SHORT: samples of at most SHORT tokens share a batch of matrix products. */
 enum { QUERIES = 512, SHORT = 256 };
 
 typedef struct attention_job {
@@ -42,9 +42,12 @@ typedef struct attention_job {
     float *scores;
 } attention_job;
 
-/* One pass: the samples from number `sample` on (n_samples); the groups of n_heads heads, from head
- * `head` on (n_kv); the queries from position `pos` on (n); the keys from position `key` on
- * (n_keys). `ld`: elements from row to row of scores. */
+/* One pass:
+ * sample, n_samples: first sample, and number of samples.
+ * head, n_kv, n_heads: first head, number of kv heads, and number of query heads of each kv head.
+ * pos, n: position of the first query, and number of queries.
+ * key, n_keys: position of the first key, and number of keys.
+ * ld: number of elements from row to row of scores. */
 typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
@@ -120,8 +123,8 @@ static void attention_softmax(const attention_job *j, const attention_pass *p, f
                    osh_cuda_stream(j->d), j->scores, *p, rows, *j->at, scale, sinks);
 }
 
-/* Strides in elements: by[0] for samples, by[1] for kv heads, by[2] for the query heads of a
- * group. */
+/* Strides in elements. by[0]: from sample to sample. by[1]: from kv head to kv head. by[2]: from
+ * query head to query head in a group. */
 typedef struct strides { int64_t by[3]; } strides;
 
 static osh_cuda_mat strides_part(const osh_cuda_mat *whole, const strides *s, const int64_t *index,

@@ -17,13 +17,13 @@
  * key of a tile, the tile does not change the result of the query. So the result depends only on
  * the sample, not on the other queries of the warp.
  *
- * Shared memory contains the queries of the block and a ring of three slots. A slot contains the
- * keys or the values of a tile (half of a tile). While one half is read, the next two halves are
- * copied. The block waits at a barrier before it reads a half. After the barrier the copy of this
- * half is complete, and the slot of the half before it is free.
+ * Shared memory contains the queries of the block and a ring of three slots. A slot contains one
+ * half of a tile: the keys or the values. While one half is read, the next two halves are copied.
+ * The block waits at a barrier before it reads a half. After the barrier the copy of this half is
+ * complete, and the slot of the half before it is free.
  *
  *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
- *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
+ *   copy started    k1   v1   k2   v2   k3      into the slot that was read before
  *
  * Rows have no padding. Their 16-byte chunks are permuted (swizzled) instead (fused_at), so that
  * the eight rows of a matrix of ldmatrix are in different banks. Because there is no padding, and a
@@ -32,8 +32,8 @@
  *
  * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. A warp with two bands uses
  * these values in four mma instructions, a warp with one band in two. So warps have two bands if
- * two blocks of such warps fit in a multiprocessor. If they do not fit, there are twice as many
- * warps with one band each. This is the case for heads of more than 64 elements on compute
+ * two blocks of such warps fit in a multiprocessor. If they do not fit, a block has twice as many
+ * warps, with one band each. They do not fit for heads of more than 64 elements on compute
  * capability 8.6 and 8.9, where an mma takes 4 or 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
@@ -45,11 +45,11 @@
 enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
        FUSED_MAX_DIM = OSH_ATTENTION_FUSED_DIM };
 
-/* Samples that one launch of the kernel computes. */
+/* The samples that one launch of the kernel computes. */
 typedef struct fused_samples {
     int n;
-    /* T: tokens of each sample.
-     * tile: number of blocks of queries in all samples before this sample. */
+    /* T: number of tokens of each sample.
+     * tile: number of blocks of queries in all earlier samples. */
     int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1];
     int64_t row[FUSED_SAMPLES];                    // first row of each sample
 } fused_samples;
@@ -68,12 +68,12 @@ template <int DIM, int BANDS> struct fused_plan {
     /* Number of blocks that a multiprocessor runs at the same time. The compiler limits the
      * registers of a thread so that this number is possible. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
-    /* true: each warp holds its queries in registers; false: it reads its queries from shared
-     * memory again for each tile of keys. */
+    /* True: each warp holds its queries in registers. False: each warp reads its queries from
+     * shared memory again for each tile of keys. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
-    /* HALF: elements of a slot of the ring.
-     * RING: offset of the ring in shared memory, which is the number of elements of the queries
-     * before it. */
+    /* HALF: number of elements of a slot of the ring.
+     * RING: offset of the ring in shared memory, in elements. The queries are stored before the
+     * ring. */
     static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
@@ -85,8 +85,8 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of 16-byte chunks among which fused_at permutes, and number of threads that copy one
- * row. */
+/* Number of 16-byte chunks of a row that fused_at permutes together. Also the number of threads
+ * that copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* Returns the index of the first element of 16-byte chunk number `piece` of a row in shared memory.
@@ -134,7 +134,7 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Returns fused_lane for the queries of the calling warp. */
+/* Returns the offset fused_lane for the queries of the calling warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
@@ -168,7 +168,9 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
         if (!fused_plan<DIM, BANDS>::KEEPS) fused_queries<T, DIM>(a, shared, q, d);
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 16; j++) {
-            uint32_t b[4]; // b[0], b[2]: operand B for 8 keys; b[1], b[3]: for the next 8 keys
+            // b[0] and b[2] are operand B of osh_cu_mma for 8 keys, b[1] and b[3] for the next 8
+            // keys
+            uint32_t b[4];
             osh_cu_ldmatrix<false>(b, shared + fused_step<DIM>(keys, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -209,7 +211,8 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        /* Maximum over the four lanes that hold scores of the query (with the shuffle below). */
+        /* The two shuffles compute the maximum over the four lanes that hold scores of the
+         * query. */
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
@@ -246,7 +249,8 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
     for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            /* b[0], b[1]: operand B for 8 columns; b[2], b[3]: for the next 8 columns. */
+            /* b[0] and b[1] are operand B of osh_cu_mma for 8 columns, b[2] and b[3] for the next 8
+             * columns. */
             uint32_t b[4];
             osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
 #pragma unroll
@@ -284,9 +288,10 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
 typedef struct fused_place {
     /* The block computes queries [block, end) of the sample; they see keys below `end`. */
     int block, end;
-    int q_width, width; // elements of a row: q_width of q and y, width of k and v
-    /* Indices of elements: q: first element of the head in the block's first query; k: in the first
-     * key of the sample. */
+    int q_width, width; // number of elements of a row: q_width for q and y, width for k and v
+    /* Indices of elements.
+     * q: first element of the head in the block's first query.
+     * k: first element of the kv head in the first key of the sample. */
     int64_t q, k;
 } fused_place;
 

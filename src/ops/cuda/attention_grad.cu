@@ -6,9 +6,10 @@
  *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope
  *   dq += ds k      dk += ds^T q     dv += p^T dy
  *
- * slope is the derivative of a score with respect to the product q k. The gradient of a sink that
- * has probability p in a row is -p rowsum(p dp). The gradients of q, k and v in a sample depend
- * only on that sample. The gradient of a sink is a sum over all rows of the batch. */
+ * slope is the derivative of a score with respect to the product q k. A row in which a sink has
+ * probability p_s adds -p_s rowsum(p dp) to the gradient of the sink. The gradients of q, k and v
+ * in a sample depend only on that sample. The gradient of a sink is a sum over all rows of the
+ * batch. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -17,8 +18,9 @@ typedef struct attention_back {
     const osh_grad_args *a;
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
-    /* p: probabilities.
-     * ds: gradients of the products q k; [kv heads, queries of a chunk, ld] each, own. */
+    /* Own; [kv heads, queries of a chunk, ld] each.
+     * p: probabilities.
+     * ds: gradients of the products q k. */
     float *p, *ds;
     float *to_sink;            // gradient of each head's sink in each row, [rows, heads]; own
     int64_t group, q_width, kv_width;
@@ -37,9 +39,9 @@ typedef struct back_rows {
     float *to_sink; // view
 } back_rows;
 
-/* Turns p, the products q k^T, into probabilities, and ds, which contains dp, into the gradient of
- * these products, row by row. p and ds of masked keys become 0. A team of TEAM threads computes a
- * row. */
+/* Computes, row by row, the probabilities and the gradients of the products q k^T. On entry, p has
+ * the products q k^T, and ds has dp. On return, p has the probabilities, and ds has the gradients.
+ * p and ds of masked keys become 0. A team of TEAM threads computes a row. */
 template <class T, int TEAM>
 static __global__ void attention_back_kernel(back_rows b, back_pass s, osh_attention_attr at,
                                              float scale, sink_weights sinks)
@@ -198,7 +200,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(back_run_sample(cx, &j, seq[s].row, seq[s].n));
-    if (j.to_sink) // j.p is scratch for the sums, because the probabilities are no longer used
+    if (j.to_sink) // scratch for the sums is j.p, because the probabilities are no longer used
         OSH_TRY(osh_cu_sums(cx, j.d, static_cast<float *>(a->din[3]->data), {N, at->n_heads, j.p},
                             sink_back{j.to_sink, at->n_heads}));
 done:

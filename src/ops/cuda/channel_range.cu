@@ -9,11 +9,12 @@
 
 #include <math.h>
 
-/* ROWS: smallest number of rows of a block, if x has more rows. */
+/* ROWS: smallest number of rows that a block reads. If x has fewer rows, one block reads all
+ * rows. */
 enum { WARPS = 8, THREADS = 32 * WARPS, ROWS = 128, BLOCKS_EACH = 8 };
 
-/* low[c] = min(low[c], x[., c]), high[c] = max(high[c], x[., c]) for x [n, D]. V: number of
- * elements that a thread reads at once. V must divide D. fminf and fmaxf ignore NaN. */
+/* Computes low[c] = min(low[c], x[., c]) and high[c] = max(high[c], x[., c]) for x [n, D]. V:
+ * number of elements that a thread reads at once. V must divide D. fminf and fmaxf ignore NaN. */
 template <class T, int V>
 static __global__ void channel_range_kernel(float *low, float *high, const T *x, int64_t n,
                                             int64_t D)
@@ -39,7 +40,8 @@ static __global__ void channel_range_kernel(float *low, float *high, const T *x,
     for (int i = threadIdx.x; i < 32 * V && first + i < D; i += THREADS) {
         float l = lows[0][i], h = highs[0][i];
         for (int w = 1; w < WARPS; w++) l = fminf(l, lows[w][i]), h = fmaxf(h, highs[w][i]);
-        if (!(l <= h)) continue; // no rows, or only NaN
+        // nothing to add: the block has no rows, or only NaN in this channel
+        if (!(l <= h)) continue;
         osh_cu_lower(low + first + i, l);
         osh_cu_raise(high + first + i, h);
     }

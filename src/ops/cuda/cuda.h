@@ -55,7 +55,7 @@ osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_product_cuda(osh_ctx *cx, const osh_op_args *a);
-/* With a->rows, only these rows of out are written. */
+/* If a->rows is not NULL, writes only the rows of out that a->rows lists. */
 osh_status osh_routed_rows_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -77,7 +77,7 @@ osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_channel_squares_cuda(osh_ctx *cx, const osh_op_args *a);
 /* The next two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // states of F32 or F64
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // merges states of F32 or F64
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Waits for the GPU, because the returned status tells if H is positive definite. */

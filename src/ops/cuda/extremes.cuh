@@ -8,14 +8,14 @@
 #define OSH_EXTREMES_CUH
 #include "ops/cuda/op.cuh"
 
-/* *p = min(*p, x) */
+/* Sets *p to min(*p, x). */
 static __device__ inline void osh_cu_lower(float *p, float x)
 {
     if (__float_as_int(x) >= 0) atomicMin(reinterpret_cast<int *>(p), __float_as_int(x));
     else atomicMax(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
-/* *p = max(*p, x) */
+/* Sets *p to max(*p, x). */
 static __device__ inline void osh_cu_raise(float *p, float x)
 {
     if (__float_as_int(x) >= 0) atomicMax(reinterpret_cast<int *>(p), __float_as_int(x));

@@ -13,7 +13,7 @@
  * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
  * for a single matrix, and no sum is split, so U depends only on H and the GPU. For 768 columns
  * there are 59 launches, for any number of matrices. The kernels do n^3 floating-point operations;
- * 2/3 n^3 would be enough, but the matrix products also compute the zero half of X.
+ * 2/3 n^3 operations would be enough, but the matrix products also compute the zero half of X.
  *
  * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
  * unchanged. */
@@ -22,13 +22,14 @@
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
-typedef struct matrices { // arguments: all matrices of a launch, in GPU memory
-    float *a;            // A, later L, later X, in place: scratch [matrices, n, ld]
-    float *left; // matrix product L X for the current block row: scratch [matrices, SIDE, ld]
+typedef struct matrices { // arguments of a kernel: all matrices of a launch, in GPU memory
+    float *a;            // scratch [matrices, n, ld]: first A, then L, then X, in place
+    float *left; // scratch [matrices, SIDE, ld]: matrix product L X for the current block row
     float *const *h;     // pointers to the Hessians [n, n], [matrices]
     /* Column at each position of the solving order, [matrices, n]; NULL: position j is column j. */
     const int32_t *perm;
-    const float *diag;   // diagonals in solving order, [matrices, n]; NULL: the diagonals of h
+    /* Diagonals of the Hessians in solving order, [matrices, n]; NULL: read from h. */
+    const float *diag;
     int *failed;         // 1 if the matrix is not positive definite, else 0; [matrices]
     int64_t n, ld;
 } matrices;
@@ -54,20 +55,22 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    // row: row k of X in columns up to k, column k of L in the columns after k
+    // row: in columns up to k, row k of X; in later columns, column k of L
     __shared__ float m[SIDE][SIDE + 1], row[SIDE];
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // all threads of the block take the same branch
+    // all threads of the block return here, or none does
+    if (x.failed[b]) return;
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block take the same branch
+        // all threads of the block take this branch, or none does
+        if (!(pivot > 0) || !isfinite(pivot)) {
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -98,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // all threads of the block take the same branch
+    if (x.failed[b]) return; // all threads of the block return here, or none does
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;
@@ -135,7 +138,8 @@ static __global__ void store_upper(matrices x)
 /* ---- host ---- */
 typedef struct corner { // one submatrix of each matrix of a launch
     float *at;          // first element of the submatrix in the first matrix; view
-    int64_t ld, stride; // elements from row to row (ld) and from matrix to matrix (stride)
+    /* Number of elements from row to row (ld) and from matrix to matrix (stride). */
+    int64_t ld, stride;
 } corner;
 
 /* Arguments of a product c [m, n] = alpha a b + beta c for each matrix. If `turned` is true, b is
@@ -208,8 +212,8 @@ done:
     return rc;
 }
 
-/* Copies the lists of x to the arrays in the block of GPU memory at `base`, and sets `failed` to
- * 0. */
+/* Copies the lists of x (pointers, orders, diagonals) to the arrays in the block of GPU memory at
+ * `base`. Sets the array `failed` to 0. */
 static osh_status factors_put_lists(osh_ctx *cx, osh_device *d, char *base, const size_t *at,
                                     const osh_gptq_hessians *x)
 {

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* *first = min(*first, base + index of the first NaN or infinity of x [n]). */
+/* Computes *first = min(*first, base + index of the first NaN or infinity of x [n]). */
 template <class T>
 static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs,
                                      long long base)
@@ -62,7 +62,7 @@ done:
     return rc;
 }
 
-/* *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
+/* Computes *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
                                      int64_t n_packs)
@@ -70,7 +70,7 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
             me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    // high: maximum of x; low: maximum of -x, over the elements of this thread. fmaxf ignores NaN.
+    // high: maximum of x over the elements of this thread. low: maximum of -x. fmaxf ignores NaN.
     float high = -INFINITY, low = -INFINITY;
 
     for (int64_t i = me; i < n_packs; i += step) {

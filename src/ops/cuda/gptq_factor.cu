@@ -9,8 +9,8 @@
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* flip_lower swaps pairs of elements. True if (i, j) is the element of its pair that is nearer to
- * the upper left corner. */
+/* Returns true if (i, j) is the first element of a pair that flip_lower swaps, which is the element
+ * nearer to the upper left corner. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;
@@ -24,7 +24,8 @@ static __global__ void flip_lower(float *a, int64_t n)
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block take the same branch
+    // all threads of the block return here, or none does
+    if (j0 > i0 || i0 + j0 >= n - 1) return;
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))
@@ -39,12 +40,12 @@ static __global__ void flip_lower(float *a, int64_t n)
 }
 
 /* Reverses rows and columns: moves the lower triangle to the upper triangle, and sets the lower
- * triangle to 0. Elements of the diagonal are swapped with element n - 1 - i. */
+ * triangle to 0. Diagonal elements i and n - 1 - i are swapped. */
 static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    // the thread of the smaller index swaps diagonal elements i and m
+    // diagonal elements i and m are swapped once, by the thread of the smaller index
     if (j > i || (j == i && i >= m)) return;
     float v = a[i * n + j];
     if (j < i) {

@@ -30,7 +30,7 @@ osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = static_cast<const int32_t *>(a->in[1]->data);
-    /* Scratch, [ROWS, I] or smaller each; own. */
+    /* Scratch; each has at most [ROWS, I] elements; own. */
     float *from = target_room_new(cx, d, I, I), *half = from ? target_room_new(cx, d, I, I) : NULL;
 
     if (!half) OSH_TRY(OSH_E_NOMEM);

@@ -28,8 +28,8 @@
  * Reason for the sizes: the products of PARTS chunks for 1024 x 1024 elements of H are 128 tiles of
  * 128 x 256, which 132 multiprocessors compute at the same time (one wave). The product of one
  * chunk for 2048 x 2048 elements has as many tiles. Smaller pieces compute fewer elements above the
- * diagonal. The table compares four ways to cut H for 16,384 tokens. An entry is the number of
- * waves / the fraction of the elements of H that is computed:
+ * diagonal. The table compares four ways to cut H for 16,384 tokens. An entry has two numbers: the
+ * number of waves, and the fraction of the elements of H that is computed:
  *
  *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       pieces
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
@@ -60,8 +60,8 @@ typedef struct job {
     /* h: matrix H [I, I], view.
      * parts: parts of the current piece, [up to PARTS, m, n], own. */
     float *h, *parts;
-    /* most: capacity of `parts`, in parts.
-     * used: number of parts that are not yet added to H. */
+    /* most: largest number of parts that `parts` can hold.
+     * used: number of parts in `parts` that are not yet added to H. */
     int64_t I, most, used;
     osh_dtype dt;
 } job;
@@ -160,7 +160,7 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
     /* j.parts: own. */
     job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
-    char *grain = NULL; // the last tokens, padded, [GRAIN, I]; own
+    char *grain = NULL; // own: the last tokens, padded with zeros, [GRAIN, I]
     tokens t[3];
     int n = 0;
 

@@ -2,7 +2,7 @@
  * elements, then the block adds the sums of its threads (pack.cuh). N rows, each of D elements; a
  * row is a token of the batch, or a head if head_dim is set.
  *
- *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
+ *   in[0] x [N, D]   in[1] w [D]   in[2] b [D], optional   out y [N, D]   y may overwrite x */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>

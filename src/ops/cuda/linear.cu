@@ -3,8 +3,8 @@
  *   w has another dtype than x    rows of W are cast to the dtype of x, one panel at a time
  *   there is a bias               the sums of a panel are f32; b is added before the only rounding
  *
- * A panel is a range of rows with at most 2^23 elements together; it does not depend on the free
- * bytes of the arena. If the caller needs only some rows of y, routed.cu computes them. If
+ * A panel is a range of rows with at most 2^23 elements together. Its size does not depend on the
+ * free bytes of the arena. If the caller needs only some rows of y, routed.cu computes them. If
  * routed.cu does not support the arguments, all rows are computed. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/op.cuh"

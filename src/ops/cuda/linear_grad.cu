@@ -14,7 +14,7 @@ typedef struct linear_back {
     const osh_grad_args *a;
     osh_device *d;
     int64_t N, I, O;
-    void *room; // scratch for a panel, for the rounded dy, or for sums; own
+    void *room; // scratch for a panel of W or x in f32, for the rounded dy, or for sums; own
 } linear_back;
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }

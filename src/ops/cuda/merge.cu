@@ -1,7 +1,8 @@
 /* merge.cu - merges two states of a statistic (merge.c): out[0] += out[1], and out[1] = 0. */
 #include "ops/cuda/pack.cuh"
 
-enum { THREADS = 256, MOST_ROWS = 32768 }; // MOST_ROWS: largest number of blocks of a grid in y
+/* MOST_ROWS: largest number of thread blocks of a grid in the y dimension. */
+enum { THREADS = 256, MOST_ROWS = 32768 };
 
 /* Adds the lower triangle of `from` [n, n] to the lower triangle of `to`, and sets the lower
  * triangle of `from` to 0. */

@@ -6,9 +6,9 @@
  *
  * A round has three launches: two matrix products (routed.cuh), then mixture_combine. Experts that
  * are computed one by one would need five launches each, and most of a GPU would be idle. Example:
- * 16,384 tokens with 8 of 128 experts each are 8 rounds of about 16 experts. In each round the
- * first product has 136 tiles of rows by 12 tiles of columns, and the second has 136 by 16. D:
- * hidden_size, F: intermediate_size.
+ * 16,384 tokens that each go to 8 of 128 experts are computed in 8 rounds of about 16 experts. In
+ * each round the first product has 136 tiles of rows by 12 tiles of columns, and the second has 136
+ * by 16. D: hidden_size, F: intermediate_size.
  *
  * mixture_combine computes out = sum + round(y weight), rounded, for the experts of a token in
  * order, with the same results as the op moe_combine. The first round adds to `sum`, later rounds
@@ -52,7 +52,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // all threads of the warp take the same branch
+    if (token >= z.N) return; // all threads of the warp return here, or none does
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;
@@ -93,13 +93,14 @@ typedef struct mixture {
     int64_t N, D, F;
     char *room;           // scratch in the arena; own
     /* Views of `room`.
-     * f: activations [N, F].
-     * y: outputs of the experts of a round [N, D]. */
+     * f: activations, [N, F].
+     * y: outputs of the experts of a round, [N, D]. */
     void *f, *y;
-    /* Arguments of each matrix product: gate and up [n_experts], then down [n_experts]. */
+    /* One routed_part for each matrix product: gate and up of each expert, then down of each
+     * expert, [2, n_experts]. */
     routed_part *on_gpu; // view of `room`
     routed_tile *tiles_on_gpu; // copy of `tiles` in GPU memory; view of `room`
-    routed_part *parts;   // host copy of on_gpu; own
+    routed_part *parts;   // own: host copy of the array on_gpu
     routed_tile *tiles;   // tiles of all rounds, in the order of the rounds; own
     int64_t n_tiles;
 } mixture;
@@ -187,7 +188,8 @@ done:
     return rc;
 }
 
-/* Computes only the activations of the experts, whose rows are at most N, to m->out [rows, F]. */
+/* Computes only the activations of the experts, and writes them to m->out [rows, F]. The experts
+ * have at most N rows together. */
 template <class T> static osh_status mixture_activate(osh_ctx *cx, const mixture *x)
 {
     routed_launch up = {x->m->out->data, x->m->x->data, x->on_gpu, x->tiles_on_gpu, {},

@@ -4,14 +4,16 @@
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
  * W is read once for each 8 tokens. A lane multiplies every 32nd element of a row; a butterfly
- * reduction over the warp adds the sums of the lanes. So a logit does not depend on the tile.
- * Logits, scores s and choices c (moe_gate.c) are in shared memory. Everything is f32. */
+ * reduction over the warp adds the sums of the lanes. So a logit does not depend on the tokens and
+ * experts that are computed together with it. Logits, scores s and choices c (moe_gate.c) are in
+ * shared memory. Everything is f32. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* WARPS: warps of a block; TOKENS: tokens of a block; TILE: experts whose logits a warp computes
- * together. */
+/* WARPS: number of warps of a block.
+ * TOKENS: number of tokens that a block computes together.
+ * TILE: number of experts whose logits a warp computes together. */
 enum { WARPS = 4, TOKENS = 8, TILE = 8 };
 
 /* Returns the rank of x[at] in x [n] in descending order: the number of elements that are larger,
@@ -50,8 +52,8 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* Returns the number of bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], worths
- * [WARPS, E / 2]. */
+/* Returns the number of bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], and scores
+ * of groups [WARPS, E / 2]. */
 static size_t gate_shared_bytes(int64_t E)
 {
     return (size_t)(TOKENS * E + WARPS * E + WARPS * (E / 2)) * sizeof(float);
@@ -80,7 +82,7 @@ static __device__ inline void gate_cu_logits(float *score, const T *x, const S *
     for (int t = 0; t < TOKENS; t++) {
 #pragma unroll
         for (int e = 0; e < TILE; e++) {
-            if (t >= n || first + e >= E) continue; // all lanes take the same branch
+            if (t >= n || first + e >= E) continue; // all lanes of the warp skip, or none does
             float dot = osh_cu_warp_sum(sum[t][e]);
             if (lane == e) score[t * E + first + e] = dot;
         }
@@ -128,7 +130,7 @@ static __device__ inline void gate_cu_choose(T *route, float *score, gate_room r
     __syncwarp(); // after this barrier no lane reads `choice`
 }
 
-/* Computes `route` [n, E] from x [n, D], w [E, D] and, unless it is absent, `bias` [E]. */
+/* Computes `route` [n, E] from x [n, D], w [E, D] and `bias` [E]. The bias may be absent. */
 template <class T, class S>
 static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
                                    gate_sizes sizes, osh_moe_gate_attr at)

@@ -9,13 +9,14 @@
 
 typedef struct norm_back {
     /* dx: gradient [rows, D], or NULL.
-     * r: [rows].
-     * mean: [rows], only for layer_norm. */
+     * r: for each row, 1 / sqrt(variance + eps), or in rms_norm 1 / sqrt(mean square + eps),
+     * [rows].
+     * mean: mean of each row, [rows]; only for layer_norm. */
     float *dx, *r, *mean;
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // true: the op has no weight, so every weight counts as 1
+    bool plain;           // true: the op has no weight; every weight counts as 1
 } norm_back;
 
 template <class T, class S, int TEAM>
@@ -85,7 +86,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
 
 /* Function object: the term dy n of the gradient of w, for one element. */
 template <class T> struct norm_weight_back {
-    const float *dy, *r, *mean; // mean NULL: the mean is 0
+    const float *dy, *r, *mean; // mean: NULL stands for means that are 0
     const T *x;
     int64_t D;
     __device__ float operator()(int64_t row, int64_t i) const
@@ -99,8 +100,8 @@ struct norm_bias_back {
     __device__ float operator()(int64_t row, int64_t i) const { return dy[row * D + i]; }
 };
 
-/* Adds the gradients of weight and bias. Requires r and mean of each row, which the kernel for dx
- * stores. */
+/* Adds the gradients of weight and bias. Requires p->r and p->mean, which the kernel for dx has
+ * computed. */
 template <class T>
 static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
 {
@@ -123,8 +124,8 @@ done:
     return rc;
 }
 
-/* Initializes *p for rows of D elements and allocates scratch for `keeps` floats per row: r, or r
- * and mean. */
+/* Initializes *p for rows of D elements. Allocates scratch for `keeps` floats per row: 1 for r, or
+ * 2 for r and mean. */
 static osh_status norm_back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D,
                                   int keeps)
 {

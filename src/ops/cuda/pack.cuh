@@ -1,9 +1,10 @@
 /* pack.cuh - packs (16 bytes of a tensor that a thread reads or writes at once) and teams (threads
  * that compute a row together).
  *
- * The address of a pack must be a multiple of 16. If all addresses are, the argument `packed` of a
- * kernel is true; if not, the kernel reads single elements. A team is a warp or a block. A sum over
- * a team is a butterfly in each warp, then the sum of the warps in order. */
+ * The address of a pack must be a multiple of 16. If all addresses are multiples of 16, the
+ * argument `packed` of a kernel is true. Otherwise the kernel reads single elements. A team is a
+ * warp or a block. A sum over a team is a butterfly in each warp, then the sum of the warps in
+ * order. */
 #ifndef OSH_PACK_CUH
 #define OSH_PACK_CUH
 #include "ops/cuda/op.cuh"
@@ -73,7 +74,7 @@ template <int TEAM> static __device__ inline float osh_cu_team_max(float x, floa
     return x;
 }
 
-/* Returns OSH_OK if the kernels can read stored weights of dtype dt; fails if not. */
+/* Returns OSH_OK if the kernels can read stored weights of dtype dt. Otherwise fails. */
 static inline osh_status osh_cu_readable(osh_ctx *cx, osh_dtype dt)
 {
     if (dt == OSH_F64 || dt == OSH_F32 || dt == OSH_BF16 || dt == OSH_F16) return OSH_OK;

@@ -39,10 +39,12 @@ done:
 /* Operation whose speed is measured: attention, a matrix product, or a copy. */
 typedef struct gpu_work {
     osh_device *d;
-    osh_tensor *a, *b, *c; // matrices of a product; for copies, source a and destination c; own
-    void *host;            // page-locked memory that is copied to c; NULL: a is copied to c; own
-    int64_t side;          // rows and columns of the matrices of a product; 0: no product
-    const osh_op_args *attention; // arguments of attention; NULL: no attention; view
+    /* own: the matrices of a product, or the source a and the destination c of copies. */
+    osh_tensor *a, *b, *c;
+    void *host;            // own: page-locked memory that is copied to c; NULL: a is copied to c
+    int64_t side; // number of rows and of columns of the matrices of a product; 0: no product
+    /* view: arguments of attention; NULL: another operation is measured. */
+    const osh_op_args *attention;
 } gpu_work;
 
 static osh_status peak_call(osh_ctx *cx, const gpu_work *w)

@@ -1,7 +1,7 @@
 /* rms_norm.cu - computes rms_norm. A team (a warp or a block) computes a row, or a slice of
  * head_dim elements. Each element is read twice, the second time from the L1 cache.
  *
- *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
+ *   in[0] x [N, D], may be F32   in[1] w [D] (or [head_dim])   out y [N, D]   y may overwrite x
  *
  * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded. With the attribute `late`, only the
  * product is rounded. Sums are f32: each thread adds its elements, then the team adds the sums of
@@ -27,9 +27,9 @@ static __device__ inline void norm_load_weights(float *to, const S *w, bool pack
 
 typedef struct norm_rule {
     float eps, offset;
-    /* late: only the product is rounded.
-     * packed, w_packed: x and w are read as packs.
-     * plain: the op has no weight. */
+    /* late: true if only the product is rounded.
+     * packed, w_packed: true if x, or the weight, is read as packs.
+     * plain: true if the op has no weight. */
     bool late, packed, w_packed, plain;
 } norm_rule;
 

@@ -1,7 +1,7 @@
 /* rope.cu - computes rope. A block computes the cosines and sines of one token and rotates all
  * heads of the token.
  *
- *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
+ *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may overwrite q
  *
  * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
  * computed in double, so that they are accurate for every position. Then they are rounded to f32,
@@ -20,8 +20,8 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    /* half: R / 2.
-     * n_packs: number of packs (pack.cuh) in half of a head, 0 if single elements are read. */
+    /* half: half of rotary_dim.
+     * n_packs: number of packs (pack.cuh) in half of a head; 0 if single elements are read. */
     int64_t N, n_seqs, width, head_dim, half, n_packs;
     float scaling;
     bool interleaved, f32;
@@ -29,12 +29,12 @@ typedef struct rope_shape {
     float back;           // number that is subtracted from the position
 } rope_shape;
 
-/* The samples of a batch. The host computes the three lists and copies them to one block of GPU
- * memory. */
+/* The samples of a batch. The host computes the three lists below, and copies them to one block of
+ * GPU memory. */
 typedef struct rope_samples {
     const int64_t *offsets; // first row of each sample, [n_seqs + 1]
     const int32_t *table;   // index of the table (row of `freqs`) that the sample uses, [n_seqs]
-    const float *freqs;     // inverse frequencies, [tables, half]
+    const float *freqs;     // inverse frequencies of each table, [tables, half]
 } rope_samples;
 
 /* Returns the index of the sample that contains row n. */
@@ -50,7 +50,7 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
 }
 
 /* Rotates one pair (lo, hi). `c`, `s`: cosine and sine, already rounded. Products are rounded to
- * R. */
+ * the type R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {

@@ -9,7 +9,8 @@
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // number of threads of a block and of tokens that a block tests at a time
+/* Number of threads of a block, and number of tokens that a block tests at a time. */
+enum { ROUTES = 256 };
 
 template <class T>
 static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
@@ -48,8 +49,9 @@ done:
     return rc;
 }
 
-/* Adds the rows of each expert in route [N, E] to n [E]. A block counts a tile of 32 columns: each
- * lane counts one column, and the rows are distributed over the warps of all blocks. */
+/* Adds the number of rows that are routed to each expert, from route [N, E], to n [E]. A block
+ * counts a tile of 32 columns: each lane counts one column, and the rows are distributed over the
+ * warps of all blocks. */
 template <class T>
 static __global__ void routed_count(int32_t *n, const T *route, int64_t N, int64_t E)
 {
@@ -103,7 +105,8 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* *first = min(*first, index of the first NaN or infinity of x [N, D] in the n rows of `rows`). */
+/* Computes *first = min(*first, index of the first NaN or infinity of x [N, D] in the n rows that
+ * `rows` lists). */
 template <class T>
 static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
                                    int64_t D)

@@ -7,11 +7,12 @@
  * expert before.
  *
  * A block of four warps computes a tile. Each warp computes 64 x 64 elements of the tile: four
- * matrices of x and four of W, read by ldmatrix, are used in 32 mma. Asynchronous copies move 32
- * elements of each row at a time to shared memory, in a ring of four stages. Rows of a stage are
- * padded by 16 bytes, so that the eight rows of a matrix are in different banks. In every tile, an
- * element of y is summed over the row of x from the first element to the last, 16 per instruction.
- * So the element does not depend on the other rows or experts.
+ * matrices of x and four of W, read by ldmatrix, are the operands of 32 mma instructions.
+ * Asynchronous copies move 32 elements of each row at a time to shared memory, in a ring of four
+ * stages. Rows of a stage are padded by 16 bytes, so that the eight rows of a matrix are in
+ * different banks. In every tile, an element of y is summed over the row of x from the first
+ * element to the last, 16 per instruction. So the element does not depend on the other rows or
+ * experts.
  *
  * With an activation, a tile has 64 columns of gate and 64 columns of up. A warp has 32 columns of
  * both, and the lane that holds an element of gate also holds the same element of up: y = act(gate)
@@ -33,7 +34,7 @@ enum {
 enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // number of elements of x, or of W, in one stage
 /* Number of elements of the shared memory of a block. */
 enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE };
-enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
+enum { ROUTED_WARP = 64 }; // number of rows and of columns of a tile that one warp computes
 
 typedef struct routed_part { // weights and rows of one expert; all pointers are views of GPU memory
     const void *w[2]; // w[0] is the weight [O, I]; with an activation, w[0] is gate and w[1] is up
@@ -41,35 +42,36 @@ typedef struct routed_part { // weights and rows of one expert; all pointers are
     /* Index of the expert's first row in x (without gather) or in y (without scatter). */
     int64_t first;
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    /* **found = min(*found, index in y [N, O] of the first NaN or infinity); NULL: no search. */
+    /* *found = min(*found, index in y [N, O] of the first NaN or infinity). NULL: no search. */
     long long *found;
 } routed_part;
 
-/* Rows of a tile. `part`: index of the routed_part; `row`: index of the tile's first row in
- * routed_part.rows. */
+/* Rows of a tile. `part`: index of the routed_part. `row`: index in routed_part.rows of the tile's
+ * first row. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    /* True: x (gather) or y (scatter) has a row for each token; false: it has only the rows that
-     * are routed to experts, expert by expert. */
+    /* gather: true if x has a row for each token; false if x has only the routed rows, expert by
+     * expert.
+     * scatter: the same for y. */
     bool gather, scatter;
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
 
-/* Source addresses of the copies of one thread: four rows of x and four rows of W. If `there` is
- * false, zeros are copied. */
+/* Source addresses of the copies of one thread: four rows of x and four rows of W. x_there,
+ * w_there: false if zeros are copied instead of the row. */
 template <class T> struct routed_reader {
     const T *x[4], *w[4];
     bool x_there[4], w_there[4];
 };
 
-/* Returns the row of W for column v of the tile, which is also the column of y. */
+/* Returns the index of column v of a tile: the row of W, which is also the column of y. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
-    /* The columns of a tile alternate: 32 columns of gate, 32 columns of up. */
+    /* The columns of a tile alternate: 32 columns of gate, then the same 32 columns of up. */
     return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32;
 }
 
@@ -131,8 +133,8 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-/* Writes two consecutive elements of a row of y. If one of them is NaN or infinite, sets *p.found
- * to the minimum of *p.found and the index of this element. */
+/* Writes two consecutive elements of a row of y. If an element is NaN or infinite, sets *p.found to
+ * the minimum of *p.found and the index of the first such element. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
                                                     int64_t token_at)

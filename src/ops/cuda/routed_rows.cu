@@ -11,10 +11,10 @@ typedef struct alignas(16) routed_word { uint32_t v[4]; } routed_word;
 
 typedef struct routed_copy {
     const int32_t *rows; // view [n]: rows of x that are copied; NULL: rows 0 to n - 1
-    /* W: number of words of a row. all: number of rows that are written; the rows from n on are
-     * filled with zeros. */
+    /* W: number of words of a row.
+     * all: number of rows that are written. The rows from n on are filled with zeros. */
     int64_t n, all, W;
-    /* True: out has only the listed rows. False: a row has the same index in out as in x. */
+    /* True: out has only the copied rows. False: a row has the same index in out as in x. */
     bool together;
 } routed_copy;
 
@@ -27,11 +27,13 @@ template <class P> static __global__ void routed_copy_rows(P *out, const P *x, r
     }
 }
 
-typedef struct clear_sizes { // tokens, words of a row, experts, and the index of the expert
+/* Numbers of tokens, of words of a row, and of experts; index of the expert. */
+typedef struct clear_sizes {
     int64_t N, W, E, expert;
 } clear_sizes;
 
-/* out = x for rows that are routed to the expert, else 0. out and x: [N, W] words. */
+/* Copies the rows of x that are routed to the expert to out. All other rows of out become 0. out
+ * and x: [N, W] words. */
 template <class P, class T>
 static __global__ void routed_clear_rows(P *out, const P *x, const T *route, clear_sizes z)
 {

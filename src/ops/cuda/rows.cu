@@ -10,7 +10,7 @@
  * tensor as x. N tokens, D elements per token. */
 #include "ops/cuda/pack.cuh"
 
-/* Computes the op positions for the n elements of one sample. `w`: the row of the table for the
+/* Computes the op `positions` for the n elements of one sample. `w`: the row of the table for the
  * sample's first token. */
 template <class T, class S>
 static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
@@ -132,7 +132,7 @@ done:
     return rc;
 }
 
-/* Computes the op position_scale for the n elements of one sample. */
+/* Computes the op `position_scale` for the n elements of one sample. */
 template <class T>
 static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta,
                                              float original)

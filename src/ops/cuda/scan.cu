@@ -126,7 +126,7 @@ static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 +
 typedef struct scan_heads { // the samples, weights and states of a launch
     scan_samples of;
     weights p;
-    float *state; // states, one per block, [blocks, rows of a state, columns]; own
+    float *state; // states, one per block: [blocks, rows of a state, columns of a state]; own
 } scan_heads;
 
 /* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
@@ -297,7 +297,8 @@ static __device__ inline float gate_of(float z, bool sigmoid)
 }
 
 typedef struct gated_sizes {
-    int64_t n, heads; // n: heads of all rows; heads: heads that have weights of their own
+    /* n: number of heads in all rows. heads: number of heads that have weights of their own. */
+    int64_t n, heads;
 } gated_sizes;
 
 /* Computes gated_norm for n heads x, z, y [n, D]; `p`: w [heads, D]. A block computes a head. X is

@@ -18,7 +18,7 @@ typedef struct difference { // views of GPU memory; `left` = x0 - x
     osh_dtype dt;
 } difference;
 
-/* `left` = x0 - x for n elements. */
+/* Computes `left` = x0 - x for n elements. */
 static osh_status shift_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -31,7 +31,7 @@ done:
     return rc;
 }
 
-/* D += left^T x, with `left` and x [n, I]. */
+/* Computes D += left^T x, with `left` and x [n, I]. */
 static osh_status shift_add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh_dtype dt,
                                  int64_t n)
 {

@@ -23,7 +23,7 @@ int64_t osh_linear_panel_rows(int64_t n, int64_t width)
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, osh_dtype dt)
 {
-    (void)dt; // the result is for the widest dtype
+    (void)dt; // the result is an upper bound: it assumes the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
     /* If W has the dtype of x, W is not copied, and a panel of sums has O columns. If not, W is
@@ -91,7 +91,7 @@ size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens
 {
     int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float),
             rows = at->n_heads * n_tokens;
-    // one row alone exceeds the limit
+    // one row of scores alone exceeds the limit
     if (row > OSH_ATTENTION_SCORES) return (size_t)row;
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }
@@ -118,8 +118,9 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Returns the number of bytes for a sample of n_tokens tokens. This is enough for shorter samples:
- * their chunks have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
+/* Returns the number of bytes of scores for a sample of n_tokens tokens. They are enough for
+ * shorter samples: chunks of shorter samples have more queries and fewer keys, and need at most
+ * half of OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),

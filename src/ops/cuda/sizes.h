@@ -29,20 +29,22 @@ size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, in
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
 /* The tokens of a matrix product are padded with zeros to a multiple of this number. */
 enum { OSH_HESSIAN_GRAIN = 256 };
-/* Limits of hessian_accum.cu. PARTS: largest number of matrix products in a batch; ROWS and PIECE:
- * largest numbers of rows and of elements of a piece of H. */
+/* Limits of hessian_accum.cu.
+ * PARTS: largest number of matrix products in a batch.
+ * ROWS: largest number of rows of a piece of H.
+ * PIECE: largest number of elements of a piece of H. */
 enum {
     OSH_HESSIAN_PARTS = 4,
     OSH_HESSIAN_ROWS = 1024,
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
-/* Returns the number of parts that are computed before they are added to H. */
+/* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
-/* Returns the number of rows of a panel of linear.cu: at most n; a row has `width` elements. */
+/* Returns the number of rows of a panel of linear.cu, at most n. A row has `width` elements. */
 int64_t osh_linear_panel_rows(int64_t n, int64_t width);
 
 /* Largest size of the scores of attention.cu in bytes, unless the scores of one query need more. */
@@ -51,13 +53,15 @@ enum { OSH_ATTENTION_SCORES = 128 << 20 };
 enum { OSH_ATTENTION_FUSED_DIM = 128 };
 /* Returns the number of elements of a row of scores for n_keys keys, with padding. */
 int64_t osh_attention_row(int64_t n_keys);
-/* OSH_SCAN_BLOCKS: largest number of blocks of a kernel of scan.cu; each block has a state of one
- * head. OSH_SCAN_DIM: largest Dk of delta_rule, largest S of ssm_scan. */
+/* OSH_SCAN_BLOCKS: largest number of blocks of a kernel of scan.cu. Each block has the state of one
+ * head.
+ * OSH_SCAN_DIM: largest Dk of delta_rule, and largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
-/* For attention_grad.cu: osh_attention_back_chunk returns the number of queries of a chunk of a
- * sample of T tokens; osh_attention_back_bytes returns the bytes of the scores of a chunk, for one
- * head of each group. */
+/* For attention_grad.cu.
+ * osh_attention_back_chunk: returns the number of queries in a chunk of a sample of T tokens.
+ * osh_attention_back_bytes: returns the bytes of the scores of a chunk, for one head of each
+ * group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */

@@ -37,7 +37,7 @@ static __global__ void osh_cu_sums_end(float *to, const float *partial, int64_t 
     }
 }
 
-/* Arguments of the sums: sizes of the table of values f(row, i), and scratch. */
+/* Arguments of osh_cu_sums: sizes of the table of values f(row, i), and scratch. */
 typedef struct osh_cu_table {
     int64_t rows, D;
     float *room; // scratch of osh_sums_bytes(rows, D) bytes in GPU memory

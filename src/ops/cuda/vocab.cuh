@@ -27,8 +27,8 @@ typedef struct osh_vocab_side { // the logits of one model
     osh_logits_rule rule;
 } osh_vocab_side;
 
-/* A block of logits: n_panels panels of n rows each, from row `row` on, and vocabulary entries
- * [first, first + cols). `last`: true for the last block of these rows. */
+/* A block of logits: n_panels panels of n rows each, from row `row` on, for the vocabulary entries
+ * [first, first + cols). `last`: true if the block has the last vocabulary entries. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -38,8 +38,8 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_op_args *a, int side);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead.
- * attr: an osh_vocab_attr or NULL; only the presence of biases matters. */
+/* Returns an upper bound of the bytes in the arena for the logits of one model, with the
+ * allocator's overhead. attr: an osh_vocab_attr or NULL; only the presence of biases matters. */
 size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */
@@ -59,9 +59,9 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Adds a block with the results max, sum and best to the state s. Because the maximum can change,
- * multiplies the old sum by a factor *was and the sum of the block by a factor *is, and returns
- * both factors. */
+/* Adds the results max, sum and best of a block to the state s. The maximum can change. So the
+ * function multiplies the old sum by a factor *was, and the sum of the block by a factor *is.
+ * Returns both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
 {

@@ -6,8 +6,8 @@ extern "C" {
 #include "ops/wordsum.h"
 }
 
-/* BLOCK: threads of a block; LEAST_WORDS: the grid has at most one block per this number of
- * words. */
+/* BLOCK: number of threads of a block.
+ * LEAST_WORDS: the grid has at most one block for each LEAST_WORDS words. */
 enum { BLOCK = 256, LEAST_WORDS = 4096 };
 
 /* Adds the checksum of the n_bytes bytes at p to *sum, which must be 0. p may have any

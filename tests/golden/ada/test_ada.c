@@ -1,8 +1,8 @@
 /* test_ada.c - compares AdaRound, AdaQuant and AutoRound with PyTorch (gen.py). PyTorch uses the
  * inputs and autograd; osh_ada uses sums over the inputs and formulas for gradients. Losses must
- * agree within 1 %, and 99 % of the codes must be equal. The other codes may differ: if a number is
- * near the middle between two codes, or if its gradient is near 0, the last bit of a sum decides
- * its code. (Adam enlarges tiny gradients.) */
+ * agree within 1 %, and 99 % of the codes must be equal. The other codes may differ, because the
+ * last bit of a sum decides the code of some numbers: those near the middle between two codes, and
+ * those with a gradient near 0. (Adam enlarges tiny gradients.) */
 #include "torture.h"
 
 #include <math.h>

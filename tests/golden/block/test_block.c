@@ -1,8 +1,8 @@
 /* test_block.c - compares AdaRound, AdaQuant and AutoRound of a whole decoder layer with PyTorch
  * (gen.py). Losses must agree within 1 %, and 99 % of the codes must be equal. The other codes may
- * differ: if a number is near the middle between two codes, or if its gradient is near 0, the last
- * bit of a sum decides its code. One thread and three threads must give the same bytes, and must
- * use at most the predicted memory. */
+ * differ, because the last bit of a sum decides the code of some numbers: those near the middle
+ * between two codes, and those with a gradient near 0. One thread and three threads must give the
+ * same bytes, and must use at most the predicted memory. */
 #include "unit/tiny_model.h"
 
 #include "learn/block.h"
@@ -225,8 +225,8 @@ static void test_pytorch(void **state)
     osh_ctx_free(cx);
 }
 
-/* Tests AutoRound with codes of FP4. The losses of all steps must agree with PyTorch's, 99 % of the
- * codes must be equal, and the bytes must not depend on threads. */
+/* Tests AutoRound with codes of FP4. The losses of all steps must agree with PyTorch's, and 99 % of
+ * the codes must be equal. The bytes must not depend on threads. */
 static void test_floats(void **state)
 {
     osh_ada_rule rule = kinds[0].rule;

@@ -32,8 +32,8 @@ typedef struct docs {
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
-    // own [tokens, WIDTH]: input of the quantized layer, input of the original layer, output of the
-    // original layer
+    /* Own [tokens, WIDTH]: input of the quantized layer, input of the original layer, output of the
+     * original layer. */
     float *x, *x0, *y0;
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];      // own

@@ -74,7 +74,7 @@ def main():
         for k, v in state.items():
             if not k.endswith(("k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point")):
                 continue
-            # LLM Compressor writes this tensor, but no loader expects it
+            # LLM Compressor writes zero points of symmetric schemes, but no loader expects them
             if k.endswith("zero_point") and "symmetric: true" in keys:
                 continue
             bits = v.view(torch.int16).int() & 0xffff if v.dtype == torch.bfloat16 else v.to(torch.int32)

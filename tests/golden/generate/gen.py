@@ -35,7 +35,7 @@ TRIES = 12
 # (tokens of the prompt, new tokens). The first pair crosses windows (16), chunks (24) and the
 # length at which rope changes (32). The second prompt is shorter than a convolution.
 LENGTHS = [(20, 24), (2, 12)]
-# the text becomes longer than 64 tokens, the length at which this rope changes
+# the text becomes longer than 64 tokens, the length at which longrope of Phi-3 changes
 LONG = {"phi3_longrope": [(56, 24), (2, 12)]}
 # Cases that run without a cache, because of two faults of transformers. 1. Phi3 should drop its
 # cache when the frequencies of longrope change (prepare_inputs_for_generation). In this version

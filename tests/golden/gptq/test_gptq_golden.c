@@ -69,8 +69,8 @@ static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
 }
 
 /* Returns the symmetric matrix H = X^T X, which the caller must free. Computes the rows of X one by
- * one, and adds the product of each row to H. Each diagonal element of H that is not of a dead
- * channel is then replaced by a near multiple of 256 plus its row number. */
+ * one, and adds the product of each row to H. Then each diagonal element i, except those of dead
+ * channels, is replaced by the next multiple of 256, plus i. */
 static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
 {
     osh_tensor *h = NULL;
@@ -178,8 +178,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* Returns the largest singular value of m by power iteration: |m x| / |x| after some steps of x :=
- * m^T m x, or of x := m x if m is symmetric. */
+/* Returns the largest singular value of m by power iteration. The value is |m x| / |x| after some
+ * steps of x := m^T m x. If m is symmetric, the steps are x := m x. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
@@ -287,7 +287,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
                          int64_t samples)
 {
     enum { N = 4, BAD = 2 };
-    osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call
+    osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call of the solver
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
     gpu_copy_of cw[N], ch[N];
@@ -352,7 +352,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    // the upper triangle is NaN, because the code must not read it
+    // the upper triangle is NaN, because the modifier must not read it
     for (int64_t i = 0; i < c->I; i++)
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};

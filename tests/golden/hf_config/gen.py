@@ -61,8 +61,8 @@ def take(config):
     if "full_attention" in k.rope_parameters:
         k.rope_parameters = k.rope_parameters["full_attention"]
     elif k.rope_parameters["rope_type"] != "default":
-        # the constructor of the rotary embedding also makes this call; before the call, top-level
-        # keys have no effect
+        # The constructor of the rotary embedding also calls standardize_rope_params. Before this
+        # call, top-level keys have no effect.
         k.standardize_rope_params()
     return {"tie_word_embeddings": k.tie_word_embeddings, "max_position_embeddings": k.max_position_embeddings,
             "dtype": str(k.dtype) if k.dtype is not None else None, "rope": k.rope_parameters}

@@ -174,7 +174,8 @@ int main(int argc, char **argv)
         CASE(qwen2_5_vl),
         CASE(qwen3_vl),
         CASE(mllama),
-        cmocka_unit_test(test_mean_ratio), // must run after all cases
+        cmocka_unit_test(test_mean_ratio), // must run last, because it checks the means over all
+                                           // cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,8 @@ def fp8(strategy, **more):
     return dict(num_bits=8, type="float", strategy=strategy, symmetric=True, **more)
 
 
-# rows, cols, arguments of the weights without the observer, observer, kwargs of the observer
+# Members of a case: rows and columns of the weight, arguments of the weight except the observer,
+# name of the observer, kwargs of the observer.
 CASES = [
     (24, 256, ints(4, "group", group_size=32), "mse", {}),
     (24, 256, ints(4, "group", False, group_size=128), "memoryless_mse", {}),

@@ -19,14 +19,15 @@ sys.path.insert(0, str(HERE.parent))
 from rng import rng_sym  # noqa: E402
 
 SEED = 20261124
-# observer, kwargs, type, symmetric, one-sided, [(values, scale)] of each sample
+# Members of a case: observer, kwargs, type, symmetric, one-sided, and (number of values, scale) of
+# each sample. GROWING has four samples.
 GROWING = [(3000, 1.0), (2000, 0.0), (4000, 2.7), (1000, 0.4)]
 CASES = [
     ("percentile", {}, "int", True, False, GROWING),
     ("percentile", {"percentile": 99.0, "bins": 512}, "int", True, False, GROWING),
     ("percentile", {"percentile": 98.0}, "int", False, False, GROWING),
     ("percentile", {"percentile": 99.5}, "float", True, True, GROWING),
-    # a value that does not fit into the bins
+    # the second sample has values that do not fit into the bins of the first sample
     ("percentile", {"percentile": 90.0, "bins": 16}, "int", True, False, [(500, 0.01), (500, 300.0)]),
     ("layerwise_percentile", {}, "int", True, False, GROWING),
     ("layerwise_percentile", {"first": 90, "second": 99, "third": 99.9, "mse": True}, "int", True, False, GROWING),

@@ -10,7 +10,8 @@
 
 #define HERE OSH_SOURCE_DIR "/tests/golden/parquet/"
 
-/* Reads all rows of a file. Compares each row with its row in `wanted`, unless `wanted` is NULL. */
+/* Reads all rows of a file. Compares each row with its row in `wanted`. If `wanted` is NULL,
+ * compares nothing. */
 static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, const cJSON *wanted)
 {
     osh_status rc = OSH_OK;
@@ -26,7 +27,7 @@ static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, c
         do OSH_TRY(osh_lines_more(cx, l, 0, &text, &n, &end));
         while (!end);
         if (!wanted) continue;
-        assert_true(wanted != &after); // pyarrow has this row, too
+        assert_true(wanted != &after); // the row must exist in the list of pyarrow
         cJSON *row = cJSON_ParseWithLength(text, n);
         if (!row || !cJSON_Compare(row, wanted, true)) {
             char *want = cJSON_PrintUnformatted(wanted);
@@ -35,7 +36,7 @@ static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, c
         cJSON_Delete(row);
         wanted = wanted->next ? wanted->next : &after;
     }
-    assert_true(!wanted || wanted == &after); // all rows of pyarrow were compared
+    assert_true(!wanted || wanted == &after); // every row that pyarrow reads was compared
 done:
     osh_lines_close(cx, l);
     return rc;
@@ -109,8 +110,9 @@ static void test_faults(void **state)
         {"texts_delta", 0, "", 0, 9, "9 bytes are not a Parquet file"},
         {"texts_delta", -4, "PARE", 4, 0, "the footer is encrypted"},
         {"texts_delta", -8, "\xff\xff\xff\x7f", 4, 0, "a footer of 2147483647 bytes, want at most"},
-        {"texts_delta", -8, "\x10\0\0", 4, 0, "x.parquet"}, // the changed length makes the footer
-                                                            // begin in its middle
+        {"texts_delta", -8, "\x10\0\0", 4, 0, "x.parquet"}, // the changed length says that the
+                                                            // footer begins in the middle of the
+                                                            // real footer
         {"texts_delta", 60, "\xff", 1, 0, "column 'text': the checksum of a page differs"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fault_check(f, &faults[i]);
@@ -122,7 +124,8 @@ static void test_footer(void **state)
     fixture *f = *state;
     char *text = NULL;
     size_t n = 0, found = 0;
-    static const char text_meta[] = "\x19\x18\x04text\x15"; // path_in_schema and the codec
+    static const char text_meta[] = "\x19\x18\x04text\x15"; // bytes of the footer: path_in_schema
+                                                            // and the key of the codec
     assert_ok(f->cx, osh_file_read_all(f->cx, &text, &n, HERE "texts_gzip.parquet", 1 << 20));
     for (size_t i = 0; i + sizeof text_meta < n && !found; i++)
         if (!memcmp(text + i, text_meta, sizeof text_meta - 1)) found = i + sizeof text_meta - 1;

@@ -1,6 +1,7 @@
-/* test_registered.c - tests rows of the data sets that LLM Compressor registers. A row is first a
- * reply of the Hub's server, then a line of a .jsonl file, and then a text that the model's chat
- * template renders. The text must equal LLM Compressor's text (gen.py), byte for byte. */
+/* test_registered.c - tests rows of the data sets that LLM Compressor registers. The test takes a
+ * row from a reply of the Hub's server, and converts it to a line of a .jsonl file. The model's
+ * chat template renders the line as a text. The text must equal LLM Compressor's text (gen.py),
+ * byte for byte. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -3,8 +3,8 @@
  * the numbers of differing codes.
  *
  * At most 1 in 10,000 of all codes may differ, in at most LOOSE_ROWS rows of all families. In such
- * a row, a value is close to the middle between two codes, and another order of sums rounds it to
- * the other code. The changed error then changes some codes of later columns.
+ * a row, a value is close to the middle between two codes. Another order of sums rounds the value
+ * to the other code. The changed error then changes some codes of later columns.
  *
  * In this program, as in the source, the Linears of Mixtral's experts are named w1, w2 and w3. In
  * LLM Compressor they are named gate_proj, down_proj and up_proj. LLM Compressor also quantizes
@@ -115,7 +115,8 @@ int main(void)
         CASE(deepseek_v2), CASE(deepseek_v3), CASE(gpt_oss),
         CASE(qwen3_next), CASE(qwen3_5), CASE(qwen3_5_moe), CASE(granite_hybrid), CASE(granite_hybrid_moe),
         CASE(mamba2), CASE(llava), CASE(gemma3_vision), CASE(qwen2_5_vl), CASE(qwen3_vl), CASE(mllama),
-        cmocka_unit_test(test_all_codes), // must run after all cases
+        cmocka_unit_test(test_all_codes), // must run last, because it checks the sums over all
+                                          // cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

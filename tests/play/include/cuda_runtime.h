@@ -43,7 +43,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern uint3 threadIdx, blockIdx; // coordinates of the running fiber
+extern uint3 threadIdx, blockIdx; // indices of the running thread and of its block
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
@@ -74,7 +74,7 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // returns the number of true predicates
-// data of one lane for the other lanes: the value of a shuffle, the fragments of an mma
+/* Data of one lane for the other lanes: the value of a shuffle, the fragments of an mma. */
 struct osh_play_slot { uint64_t word[6]; };
 /* Exchanges `mine` with the other lanes in the mask. Returns the slots [32] of all lanes, a view
  * that is valid until this lane has called the function twice more. */
@@ -123,7 +123,7 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
 void osh_play_async_wait(int n_left); // n_left: number of groups that may stay pending
-// aborts if the address p is not a multiple of n bytes
+/* Aborts if the address p is not a multiple of n bytes. */
 void osh_play_aligned(const void *p, size_t n, const char *what);
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
