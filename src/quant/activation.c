@@ -123,8 +123,8 @@ typedef struct looking {
     const uint8_t *at; // the sample, transposed, [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    /* For each head: the losses [candidates] of the sample's group, which the sample's losses are
-     * added to. NULL if all values of the head are 0. */
+    /* For each head: the losses [candidates] of the sample's group, to which those of the sample
+     * are added. NULL if all values of the head are 0. */
     double **losses; // view
 } looking;
 

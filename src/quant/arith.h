@@ -44,9 +44,9 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
 float osh_q_scale_value(const osh_qparams *p, int64_t i);
 /* Sets scale number i to `value`, rounded to the dtype of the scales. */
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
-/* Returns the global scale for values whose largest magnitude is amax. The result is rnd(rnd(1 /
- * amax) * 448 * 6), rounded to dt, or 1 if that is not finite. With it, the largest scale of a
- * group is near the largest FP8 number. Source: generate_gparam. */
+/* Returns the global scale for values whose largest magnitude is amax. It is rnd(rnd(1 / amax) *
+ * 448 * 6), where rnd rounds to dt, or 1 if that is not finite. With this global scale, the largest
+ * scale of a group is near the largest FP8 number. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
 /* Finds the ranges of w [O, I] with the observer of `a`, and allocates and sets p->scale and
  * p->zero. With strategy tensor_group, p->global is an input; if it is 0, the function sets it to
@@ -70,7 +70,8 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
  * is the dtype of w. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a);
-/* The codes of a weight [O, I] with what decodes them; all pointers are views. */
+/* The codes of a weight [O, I], and the scales and arguments with which they are decoded. All
+ * pointers are views. */
 typedef struct osh_q_coded {
     const void *codes;
     const osh_qparams *params;

@@ -12,7 +12,7 @@
 #include "quant/scheme.h"
 
 /* Adds `item` to the object `to` under `key`, and takes ownership of `item`. Returns false if
- * `item` is NULL (out of memory) or cannot be added. Callers can so chain calls with &&. */
+ * `item` is NULL (out of memory) or cannot be added, so that callers can chain calls with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;

@@ -77,7 +77,7 @@ void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_
  * slow in a virtual machine. They return NULL if the program was not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_avx512(void);
-/* The AVX-512 kernels use these functions of the AVX2 kernels, too. */
+/* The next three functions belong to the AVX2 kernels. The AVX-512 kernels use them, too. */
 void osh_q_range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,

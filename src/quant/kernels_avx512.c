@@ -164,7 +164,7 @@ AVX512 static void encode_avx512(uint8_t *codes, const void *x, osh_dtype dt, in
 INLINE __m512 value16(__m128i q, osh_q_code_kind kind)
 {
     if (kind == OSH_Q_CODE_INT) return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
-    /* Permutexvar uses only the low 4 bits of each index, which are the code. */
+    /* The instruction permutexvar uses only the low 4 bits of each index, which are the code. */
     if (kind == OSH_Q_CODE_FP4) {
         const __m512 table = _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f,
                                             -2, -3, -4, -6);

@@ -129,9 +129,9 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 enum { OSH_Q_NAME = 32 }; // size of the memory for the name of a scheme, in bytes
 /* Sets `to` to the name of the preset that has the arguments of s. With integer codes, the group
- * size may differ from that of the preset. If several presets have these arguments and `prefer` is
- * one of them, the result is `prefer`, which may be NULL. A scheme without a preset gets a name of
- * the same form, such as W3A16_ASYM. */
+ * size may differ from that of the preset. If several presets have these arguments, `prefer` is the
+ * result if it names one of them; it may be NULL. A scheme without a preset gets a name of the same
+ * form, such as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
 /* Returns the name of preset number i, or NULL if i is too large. */
 const char *osh_q_preset_name(size_t i);

@@ -220,7 +220,7 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* Called with the error of a range in the current step. If this error is the smallest so far,
+/* Is called with the error of a range in the current step. If this error is the smallest so far,
  * stores it with the p of the step and returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {

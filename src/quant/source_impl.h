@@ -126,7 +126,8 @@ osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *
 /* Fails if one of the n scales that were read from q->parts[part] is not finite. */
 osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,
                                    const float *scales, int64_t n);
-/* The functions make_rows and bytes for modules that have a scheme and a format (source_rows.c). */
+/* The members `make_rows` and `bytes` of osh_source_type, for modules with a scheme and a format
+ * (source_rows.c). */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);
@@ -150,7 +151,8 @@ osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, 
 /* Returns the bytes that osh_source_decode allocates, including the buffer of a direct read
  * (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
 size_t osh_source_decode_bytes(size_t block_bytes);
-/* Returns the part of `block` that begins at offset *at, and adds n_bytes, its size, to *at. If
- * `block` is NULL, returns NULL, so that the caller can compute the size of the block. */
+/* Returns the part of `block` that begins at offset *at, and adds n_bytes, the size of the part, to
+ * *at. If `block` is NULL, returns NULL and only adds n_bytes, so that the caller can compute the
+ * size of the block. */
 void *osh_source_slice(char *block, size_t *at, size_t n_bytes);
 #endif

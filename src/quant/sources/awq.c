@@ -146,8 +146,12 @@ done:
 /* ---- decoding ---- */
 
 typedef struct awq_room { // scratch for decoding some rows; G, Z: as in the header of this file
-    uint32_t *codes, *zeros;   // gemm: [rows / 8, I], [rows / 8, G]; gemv: [rows, I / 8], [rows, Z]
-    float *scale, *zero, *row; // gemm: [G], [G], [I]; gemv: [8 Z], [8 Z], [I]
+    /* Packed codes and zero points. gemm: [rows / 8, I] and [rows / 8, G]. gemv: [rows, I / 8] and
+     * [rows, Z]. */
+    uint32_t *codes, *zeros;
+    /* Scales, zero points and weights of one row. gemm: [G], [G] and [I]. gemv: [8 Z], [8 Z] and
+     * [I]. */
+    float *scale, *zero, *row;
     char *stored; // stored scales, not converted to F32; gemm: [rows, G]; gemv: [rows, 8 Z]
 } awq_room;
 

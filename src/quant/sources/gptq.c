@@ -24,7 +24,8 @@ enum { PIECE = 1 << 20 }; // number of elements of the weight that are decoded t
 extern const osh_source_type osh_source_gptq;
 
 typedef struct gptq_config {
-    /* bits: of a code. group: number of input features of a group; -1: all features. */
+    /* bits: number of bits of a code. group: number of input features of a group; -1: all
+     * features. */
     int64_t bits, group;
     bool desc_act;       // true: the features of a group need not be consecutive
     /* true: a module may have another number of bits, or another group size, than the config. */
@@ -389,7 +390,7 @@ static osh_status gptq_piece(osh_ctx *cx, char *to, void *user, const osh_source
 {
     osh_status rc = OSH_OK;
     gptq_room *room = user;
-    /* Bits in the first word of zero points before those of row `first`. */
+    /* number of bits in a word before the zero point of row `first` */
     int64_t skip = first * q->own.weights.bits % 32;
     OSH_TRY(gptq_read_piece(cx, room, q, first, n));
     for (int64_t r = 0; r < n; r++) {

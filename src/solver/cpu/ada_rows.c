@@ -27,9 +27,9 @@ OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_
     v8_select(step, &below, &least, step);
 }
 
-/* Clamps x to [lo, hi] and rounds it to the nearest value of a float grid, ties to even. Keeps the
- * sign if x becomes 0. Adding 1.5 * 2^23 steps to x, and subtracting them again, rounds x to a
- * multiple of a step. */
+/* Rounds x, which must be between lo and hi, to the nearest value of a float grid, ties to even.
+ * Keeps the sign if x becomes 0. Adding 1.5 * 2^23 steps to x, and subtracting them again, rounds x
+ * to a multiple of a step. */
 OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 {
     osh_v8f step, r;

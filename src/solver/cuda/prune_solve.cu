@@ -24,7 +24,7 @@ typedef struct prune_columns {
     double *loss;   // [O]
     const float *u; // [I, I]
     int64_t O, I, i1;
-    /* N of each m consecutive columns become 0. m = 0: weights whose cost is at most a threshold
+    /* n of each m consecutive columns become 0. m = 0: weights whose cost is at most a threshold
      * become 0. */
     int cols, n, m;
     uint32_t *bins; // number of costs in each bin, [OSH_PRUNE_BINS]
