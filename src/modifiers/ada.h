@@ -50,8 +50,8 @@ osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh
 /* Checks keys that depend on each other, and sets the keys that follow from them. */
 osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m);
 osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m);
-/* True if the target of learning is the output of the original model. `block`: for learning by
- * block, else by Linear. */
+/* True if the target of learning is the output of the original model. `block` true: for learning by
+ * block; false: for learning by Linear. */
 bool osh_ada_targets_original(const ada *a, bool block);
 /* Returns osh_ada_rule.window: the number of steps whose mean loss early_stop compares. Returns 0
  * if learning does not stop early. */

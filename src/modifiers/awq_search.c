@@ -41,13 +41,13 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band, the sum over its rows from which find_mean computes w of the
-     * formula. */
+    /* [bands, n]: for each band, the sum over its rows. find_mean computes w of the formula at the
+     * top of this file from these sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */
     float *most;    // own
-    double *mean;   // own: [n] w of the formula, the mean over all rows
+    double *mean;   // Own [n]: w of the formula at the top of this file, a mean over all rows.
     float *s;       // own: [grid, n] the factors s at each point of the grid
     float *global; // Own: [grid] global scale at each point of the grid, for strategy tensor_group.
     double *loss;   // own: [bands, grid] loss of each band at each point of the grid

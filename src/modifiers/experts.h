@@ -12,7 +12,7 @@ typedef struct osh_kept_experts { // the experts of one layer that remain
 
 typedef struct osh_reap { // arguments of REAPPruningModifier
     double sparsity;
-    char *report_path;      // own: path of a report about the choice; NULL: no report is written
+    char *report_path;      // own: path of a list of the remaining experts; NULL: not written
     /* Remaining experts of each layer, from the key `retained`. If n_kept is 0, the experts are not
      * chosen yet. */
     osh_kept_experts *kept; // own [n_kept]

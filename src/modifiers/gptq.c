@@ -206,7 +206,7 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
     // The ratio of the two losses (rounding to nearest, solved codes) is assumed to be the same in
-    // the rows that are not judged.
+    // the judged rows and in all other rows.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -305,8 +305,7 @@ done:
     return rc;
 }
 
-/* Jobs of one input, of which those with one ordering of columns are solved. The others are
- * skipped.
+/* Jobs of one input. Only those with one ordering of columns are solved; the others are skipped.
  * ordered true: columns in the order of the descending diagonal of H.
  * ordered false: columns in the order of the checkpoint. */
 typedef struct ordered_jobs {

@@ -42,8 +42,8 @@ struct osh_modifier {
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // true: the modifier has quality best
-    /* True if a later GPTQModifier without schemes uses the schemes of this modifier instead of
-     * it. */
+    /* True: a later GPTQModifier without schemes takes over the schemes of this modifier, which
+     * then has no effect. */
     bool replaced;
     /* Own [n_candidates]: candidates for --target-bits. If there are none, any number of bits is a
      * candidate. */

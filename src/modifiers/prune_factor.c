@@ -15,8 +15,8 @@ static bool factor_damp(const osh_prune_factor *f, float *d, int64_t I,
     bool finite = true;
     for (int64_t i = 0; i < I; i++) {
         f->dead[i] = d[i] == 0;
-        // The reference sets these elements of 2 / n_samples X^T X to 1, which is n_samples / 2 in
-        // X^T X.
+        // The reference sets the diagonal of dead columns to 1 in 2 / n_samples X^T X. In X^T X
+        // this is n_samples / 2.
         if (f->dead[i]) d[i] = 0.5f * (float)damping->n_samples;
         mean += d[i];
     }

@@ -26,7 +26,7 @@ osh_status osh_prune_factor_fill(osh_ctx *cx, osh_prune_factor *f, osh_tensor *h
 void osh_prune_factor_deinit(osh_ctx *cx, osh_prune_factor *f);
 typedef struct osh_prune_place {
     bool there; // true: the Hessian is on a device
-    bool stays; // the member of osh_prune_damping with this name
+    bool stays; // true: if a device has the Hessian, the factor remains there
 } osh_prune_place;
 /* Returns the host bytes that a factor needs until osh_prune_factor_deinit. Sets *work to the host
  * bytes that osh_prune_factor_fill needs, including those of the factor. */

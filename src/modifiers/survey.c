@@ -131,8 +131,9 @@ done:
     return rc;
 }
 
-/* Computes v [I] of the formula above, for inputs that are quantized dynamically with the arguments
- * a. diag [I]: diagonal of H. peaks: statistic OSH_STAT_PEAKS; 0: unknown. */
+/* Computes v_j [I] of the formula at the top of this file, for inputs that are quantized
+ * dynamically with the arguments a. diag [I]: diagonal of H. peaks: statistic OSH_STAT_PEAKS; 0:
+ * unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -155,9 +156,9 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
 /* For each column of a weight, the cost of a squared rounding error. All arrays are own and have I
  * elements. */
 typedef struct costs {
-    /* weight: c of the formula.
-     * diag: diagonal of H. input: v of the current candidate. Both are NULL if all candidates round
-     * inputs in the same way. */
+    /* weight: c_j of the formula at the top of this file.
+     * diag: diagonal of H. input: v_j of the current candidate. Both are NULL if all candidates
+     * round inputs in the same way. */
     float *weight, *diag, *input;
     int n;                        // number of Linears that read the input of the weight
 } costs;

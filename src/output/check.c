@@ -34,8 +34,8 @@ struct check {
     /* Makes the threads add their chunks to the checksums in the order of the files. Each chunk has
      * one ticket. */
     osh_turns turns;
-    osh_status rc; // status of the failed chunk that comes first in the files
-    const reader *failed; // reader of that chunk; NULL: no chunk failed
+    osh_status rc; // status of the first failed chunk, in the order of the chunks in the files
+    const reader *failed; // reader of the first failed chunk; NULL: no chunk failed
     /* Buffers of all readers, in one allocation, which the system can map with pages of 2 MiB. */
     void *blocks;         // own
     reader *readers;      // own

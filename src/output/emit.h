@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 
 typedef struct osh_result { // results of one Linear
-    double nmse, objective, nearest; // the members of osh_linear_job with these names
+    double nmse, objective, nearest; // results of the solve, described at osh_linear_job
     osh_losses losses;
     /* view: which method was used instead of the modifier's, and why; NULL: none. */
     const char *fallback;

@@ -95,8 +95,8 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
      * less: signalled when a job is done. */
     pthread_cond_t more, less;
     osh_emit_job *first, *last;  // own
-    /* n: number of jobs that are not done, with the job that is being done.
-     * n_views: number of those that have a view. */
+    /* n: number of jobs that are not done, including the job on which the thread works.
+     * n_views: number of these jobs that have a view. */
     int n, n_views;
     int64_t n_done;
     bool made, stop;
@@ -131,8 +131,8 @@ struct osh_emitter {
      * not read again. */
     osh_stamp *stamps;     // own [shards of the source]
     bool *told; // own [tensors of the source]: true if the tensor's checksum is in the journal
-    /* Source tensors are looked at in the order in which they were read, to record their checksums.
-     * Number of tensors that were looked at. */
+    /* emit_record_sources looks at the source tensors in the order in which they were read. Number
+     * of tensors that it has looked at so far. */
     int64_t n_looked;
     char **fallbacks;      // own [n_fallbacks]: texts for osh_result.fallback
     size_t n_fallbacks;

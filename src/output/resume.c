@@ -224,8 +224,8 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    // With 0, osh_claim_replaced refuses to remove e->replaced, which may be the only copy of an
-    // old output.
+    // If replaced_sum is 0, osh_claim_replaced refuses to remove e->replaced, which may be the only
+    // copy of an old output.
     if (!found) e->replaced_sum = 0;
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {

@@ -171,8 +171,8 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(p->budget.schedule, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
-        /* All Linears that share the global scale count, because the stream searches all of them.
-         * Those that an earlier run wrote count, too. */
+        /* The stream searches the bands of all Linears that share the global scale, so it needs
+         * room for all of them. This includes Linears that an earlier run wrote. */
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget, joint);
         if (stays > s.largest) s.largest = stays;

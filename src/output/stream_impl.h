@@ -47,9 +47,9 @@ struct osh_stream {
     osh_turns turns; // Makes the workers add bands to checksums in order. Each band has one ticket.
     bool last_one;         // true if this is the last stream of the run
     int computing, n_computing, n_running;
-    osh_status rc;         // status of the failed band that comes first in the order of the bands
+    osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
-    const osh_stream_worker *failed;  // worker of that band; NULL: no band failed
+    const osh_stream_worker *failed;  // worker of the first failed band; NULL: no band failed
     /* Buffers of all workers, in one allocation, which the system can map with pages of 2 MiB. A
      * request to the disk then has few pages, and reads from a virtual disk are 2.4 times as
      * fast. */

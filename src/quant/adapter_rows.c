@@ -20,7 +20,7 @@ enum { ROWS = 64 }; // number of rows that are computed together
 
 typedef struct lora_room { // scratch for computing ROWS rows of a changed weight
     char *block;           // own: one allocation that contains the arrays below
-    float *q, *p;          // Q of the formula [r, C], and ROWS rows of P [ROWS, r]
+    float *q, *p; // Q [r, C] of the formula at the top of this file, and ROWS rows of P [ROWS, r].
     float *base, *sum;     // one row of the unchanged weight, and of its update, [C]
     char *raw; // numbers in a stored dtype: one row of Q or of an update, or ROWS rows of P
 } lora_room;
@@ -49,7 +49,8 @@ size_t osh_lora_bytes(const osh_lora *w) // includes the buffer of a direct read
            osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
 }
 
-/* Reads the matrix Q of the formula. Fails if a number in Q is not finite. */
+/* Reads the matrix Q of the formula at the top of this file. Fails if a number in Q is not
+ * finite. */
 static osh_status lora_read_q(osh_ctx *cx, lora_room *room, const osh_lora *w)
 {
     osh_status rc = OSH_OK;
