@@ -13,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-/* The AVX2 code is compiled. At run time it is used if osh_isa_used permits AVX2. */
+/* 1: the AVX2 code is compiled, and is used at run time if osh_isa_used permits AVX2 */
 #define HAVE_AVX2_PATH 1
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))

@@ -116,7 +116,7 @@ typedef struct osh_device_mark osh_device_mark;
  * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
  * the host has only the functions that copy, fill and wait. Its other members are NULL. */
 typedef struct osh_device_type {
-    const char *name;      // name of the kind, such as "cuda"
+    const char *name;      // name of this kind of device, such as "cuda"
     osh_backend_id column; // column of the tables of kernels that the device uses
     /* True if this machine has a device of this kind. */
     bool (*present)(void);
@@ -202,10 +202,11 @@ void osh_arena_aim(osh_arena *a, size_t offset);
 /* Returns how many OSH_LIFE_LONG blocks are not at a requested offset: either osh_arena_aim
  * requested none, or the bytes there were not free. */
 size_t osh_arena_missed(const osh_arena *a);
-/* For blocks_apart. osh_arena_note stores `at`, the address of the separate allocation for the
- * block at `offset`. osh_arena_noted returns the offset of the block with the address `at`. */
+/* Only used if blocks_apart is true. osh_arena_note stores `at`, the address of the separate
+ * allocation for the block at `offset`. osh_arena_noted returns the offset of the block with the
+ * address `at`. */
 void osh_arena_note(osh_arena *a, size_t offset, void *at);
-/* Returns OSH_ANYWHERE if no block has this address. */
+/* Returns OSH_ANYWHERE if no block has the address `at`. */
 size_t osh_arena_noted(const osh_arena *a, const void *at);
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far

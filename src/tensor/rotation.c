@@ -105,12 +105,12 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     for (int64_t i = 0; i <= q; i++)
         for (int64_t k = 0; k <= q; k++) {
             int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
-            if (!twice) { // first construction: I + S, with S skew-symmetric
+            if (!twice) { // Paley's first construction: I + S with a skew-symmetric S
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            // second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1] with a symmetric C. `same`
-            // is an element of the identity matrix I.
+            // Paley's second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1] with a symmetric C.
+            // `same` is an element of the identity matrix I.
             int same = i == k;
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
@@ -290,8 +290,8 @@ static void strip_move(double *x, const strip *s, bool store)
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    // true: the elements of each vector are contiguous; false: the elements with one index of all
-    // vectors are
+    // true: the elements of each vector are contiguous; false: elements with the same index are
+    // contiguous
     bool rows = s->step == 1;
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)

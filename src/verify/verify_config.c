@@ -61,7 +61,7 @@ static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
                           *w = config_find_leaf(cx, v, module, "weight");
-    /* codes of FP4, with two codes in a byte */
+    /* a packed weight without weight_shape: FP4, with two codes in a byte, or FP6 */
     const osh_ckpt_tensor *packed = config_find_leaf(cx, v, module, "weight_packed");
     /* FP6 has four codes in three bytes, and a scale for each 24 bytes */
     const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");

@@ -220,18 +220,21 @@ done:
 typedef struct errors {
     float *w, *dq, *rtn; // own [I]: the current row of w, dq and rtn
     bool *live;          // own [I]: true for live columns, in which dq has a value that is not 0
-    double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
+    /* w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
+    double err, norm;
     double removed;      // part of the source's |w|^2 that pruning removed, as a fraction
     /* Sums over the live columns of all rows.
-     * live_err: squared error of dq.
-     * expected: squared error of rtn, plus s^2 / 12 for each element. */
+     * live_err: squared error of the dequantized weight.
+     * expected: squared error of rounding to nearest, plus s^2 / 12 for each element, where s is
+     * its scale. */
     double live_err, expected;
     /* worst_row: largest squared error of a row, divided by its `expected`.
      * worst_steps: largest error of an element, divided by its scale. */
     double worst_row, worst_steps;
-    double dot, square;      // <w, dq> and |dq|^2, over the live columns of all rows
-    /* Smallest cosine between a row of w and the same row of dq. A row of zeros in dq counts as
-     * 0. */
+    /* <w, dq> and |dq|^2 over the live columns of all rows; dq: dequantized weight. */
+    double dot, square;
+    /* Smallest cosine between a row of w and the same row of dq. If a row of dq is 0, its cosine
+     * counts as 0. */
     double worst_cosine;
     int64_t cosine_row;      // row that has the cosine worst_cosine
     /* bad_row: row that has the error worst_row.
@@ -451,7 +454,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
     bool solved = m->type->solver->propagates, known = true;
     unsigned freedom = osh_modifier_freedom(m);
-    // such scales depend on calibration data, so they cannot be computed from the source
+    // the scales of this observer depend on calibration data, so the source does not determine them
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES;
     stored s = {0};        // own
     osh_qparams want = {0}; // own
@@ -461,7 +464,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(module_stored_load(cx, &s, v, l));
     if (!(freedom & OSH_FREE_SIGNS)) OSH_TRY(scales_check_signs(cx, v, l->name, &s.params));
     if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
-    if (!known) // the codes and scales are those of a changed weight, not of the source's
+    if (!known) // the codes and scales approximate a changed weight, not that of the source
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);
