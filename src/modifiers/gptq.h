@@ -173,7 +173,7 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
 /* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` is NULL
- * if the job runs on the CPU. For a job on a device, sets *arena to the bytes that they need in the
+ * if the job runs on the CPU. For a job on a device, sets *arena to the bytes of scratch in the
  * arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);

@@ -136,7 +136,7 @@ done:
     return rc;
 }
 
-/* Rank 0 sends the factors of folds that an earlier run has computed to all ranks. */
+/* Rank 0 sends all ranks the factors of folds that an earlier run has computed. */
 static osh_status share_factors(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -153,7 +153,7 @@ done:
     return rc;
 }
 
-/* Rank 0 sends the state of the output, as it is in the partial directory, to all ranks. */
+/* Rank 0 sends all ranks the state of the output, as it is in the partial directory. */
 static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
     osh_status rc = OSH_OK;

@@ -29,8 +29,8 @@ typedef struct osh_q_apply {
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config: one matrix and where it is applied
     char *name, *type;  // own: name of the group, such as "R4", and type, such as "hadamard"
-    /* The matrix is block-diagonal; size of a block in channels (head_dim). 0: one block for all
-     * channels. */
+    /* Number of channels of each diagonal block of the matrix (head_dim). 0: the matrix is one
+     * block for all channels. */
     int64_t block;
     bool f32;           // dtype of stored matrices; true: F32; false: F64
     osh_q_apply *apply; // own
@@ -48,8 +48,8 @@ bool osh_q_transforms_act(const osh_q_transforms *t);
 /* True if `tensor` is a stored matrix of a transform that multiplies activations while the model
  * runs. The name of such a tensor is, for example, "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
-/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds to a group that its matrix is
- * applied at `at`, for the modules `targets`. Both copy the strings. */
+/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location `at` to a group, where
+ * its matrix is applied to the modules `targets`. Both copy the strings. */
 osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name,
                                 const char *type, int64_t block, bool f32);
 osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,

@@ -332,8 +332,8 @@ done:
 
 /* ---- choice of a kernel ---- */
 typedef struct engines {
-    /* cuda: names the GPUs for which vLLM has a kernel. cpu: names the CPUs. NULL: vLLM has no
-     * kernel. */
+    /* cuda: names the GPUs for which vLLM has a kernel. cpu: names the CPUs for which it has one.
+     * NULL: there is no kernel. */
     const char *cuda, *cpu;
     const char *why;        // why vLLM has no kernel, if `cuda` and `cpu` are NULL
 } engines;

@@ -220,7 +220,7 @@ done:
 typedef struct errors {
     float *w, *dq, *rtn; // own [I]: the current row of w, dq and rtn
     bool *live;          // own [I]: true for live columns, in which dq has a value that is not 0
-    /* w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
+    /* |w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
     double err, norm;
     double removed;      // part of the source's |w|^2 that pruning removed, as a fraction
     /* Sums over the live columns of all rows.
