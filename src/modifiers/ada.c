@@ -4,9 +4,9 @@
  *
  * X is the input of a Linear in the quantized model, and X0 is the same input in the original
  * model. Learning by Linear needs H = X^T X, the statistic of GPTQ. With target 'original' it also
- * needs (X0 - X)^T X. The loss over all inputs is computed from these matrices. So no input is
- * stored, each step uses all samples, and no random numbers are needed. Scales and zero points are
- * those of rounding to nearest, unless AdaQuant or AutoRound learns them. */
+ * needs (X0 - X)^T X. The loss over all inputs follows from these matrices. So no input is stored,
+ * each step uses all samples, and no random numbers are needed. Scales and zero points are those of
+ * rounding to nearest, except where AdaQuant or AutoRound learns them. */
 #include "modifiers/ada.h"
 #include "math/grid.h"
 #include "quant/observer.h"
@@ -55,8 +55,8 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* Sets the learning rate to that of lr_adjust if rounding to nearest gives the Linear's output a
- * mean squared error above m->adjust[0]. */
+/* Sets the learning rate to that of the key lr_adjust if rounding to nearest is too inaccurate: if
+ * the mean squared error of the Linear's output exceeds m->adjust[0]. */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;
@@ -78,9 +78,9 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
                 a->curve[k]);
 }
 
-/* Sets the losses of the job. With target 'original' a loss is relative to the loss of the
- * unrounded weight, so the loss may be negative. Then j->nearest and j->objective become -1
- * (unknown), and the totals in the report do not include the loss. */
+/* Sets j->losses. With target 'original' a loss is relative to the loss of the unrounded weight, so
+ * it may be negative. Then j->nearest and j->objective become -1 (unknown), and the totals in the
+ * report do not include this job. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =
@@ -96,7 +96,7 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Sets *a to the arguments of osh_ada for a job that has the params and codes of rounding to
+/* Sets *a to the arguments of osh_ada for a job whose params and codes are those of rounding to
  * nearest. The caller must free a->scale and a->zero with args_free. */
 static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
                            osh_ada_args *a)
@@ -125,7 +125,7 @@ done:
     return rc;
 }
 
-/* Copies the learned scales and zero points to the job's params. */
+/* Copies the learned scales and zero points to j->params. */
 static void args_take(const osh_ada_args *a, osh_linear_job *j)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -163,7 +163,8 @@ done:
     return rc;
 }
 
-/* Allocates the params and the codes of a job and sets them by rounding to nearest. */
+/* Allocates the params and the codes of a job, and sets them to the result of rounding to
+ * nearest. */
 static osh_status round_to_nearest(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -241,8 +242,9 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     return peak;
 }
 
-/* Returns the number of operations of all steps. For each element of the weight a step needs 2 I
- * operations for the matrix product with H, and about 20 slower operations, which count as 80. */
+/* Returns the number of operations of all learning steps. For each element of the weight, a step
+ * needs 2 I operations for the matrix product with H. It also needs about 20 slower operations,
+ * which count as 80. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

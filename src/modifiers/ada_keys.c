@@ -119,7 +119,8 @@ const osh_field osh_ada_auto_fields[] = {
 };
 /* ---- keys ---- */
 
-/* Keys of AMD Quark that cause an error, each with the reason for the error message. */
+/* Keys of AMD Quark that this program refuses, each with the reason, which is a part of the error
+ * message. */
 static const char *const refused[][2] = {
     {"data_size", "a step uses all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step uses all samples at once: remove the key"},
@@ -218,8 +219,8 @@ int64_t osh_ada_window(const ada *a)
     return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
 }
 
-/* Sets a->block, the rule for learning by block. Fails if the recipe requires learning by block and
- * has target 'quantized'. If nothing is learned by block, a->block.steps remains 0. */
+/* Sets a->block, how blocks are learned. Fails if the recipe requires learning by block and has
+ * target 'quantized'. If nothing is learned by block, a->block.steps remains 0. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;

@@ -42,8 +42,7 @@ static osh_status awq_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
         OSH_TRY(osh_mappings_read(cx, &q->mappings, &q->n, v, what));
     } else if (!strcmp(key, "duo_scaling")) {
         OSH_TRY(duo_read(cx, q, v, what));
-    // in LLM Compressor the key moves stored inputs of parent modules; this program does not store
-    // such inputs
+    // not needed here: LLM Compressor moves stored inputs of parent modules with this key
     } else if (!strcmp(key, "offload_device")) {
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,

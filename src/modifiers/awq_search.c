@@ -29,7 +29,7 @@
 
 enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
 
-/* Rows [first, first + n) of the weight of the k-th Linear. */
+/* A band: rows [first, first + n) of the weight of Linear number k. */
 typedef struct band { int k; int64_t first, n; } band;
 
 typedef struct search {
@@ -38,18 +38,18 @@ typedef struct search {
     int n_grid;
     osh_arithmetic arithmetic;
     band *bands;    // own
-    /* n_rows: number of rows of all quantized Linears.
+    /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band, a sum over its rows; w of the formula is computed from these
-     * sums. */
+    /* [bands, n]: for each band, the sum over its rows. find_mean computes w of the formula at the
+     * top of this file from these sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
-     * the largest over all bands. */
+     * the largest |W| over all bands. */
     float *most;    // own
-    double *mean;   // own: [n] w of the formula, a mean over all rows
-    float *s;       // own: [grid, n] factors at each point of the grid
-    float *global;  // own: [grid] for strategy tensor_group: global scale at each point of the grid
+    double *mean;   // Own [n]: w of the formula at the top of this file, a mean over all rows.
+    float *s;       // own: [grid, n] the factors s at each point of the grid
+    float *global; // Own: [grid] global scale at each point of the grid, for strategy tensor_group.
     double *loss;   // own: [bands, grid] loss of each band at each point of the grid
 } search;
 
@@ -83,9 +83,9 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to sums [I], for each column, the sum over n rows of |W| / M, where M is the largest |W|
- * among the weights with the same scale. `rows` are the rows of W, F32 [n, I]. Each operation is
- * rounded as in torch. */
+/* Adds to sums [I], for each column, the sum over n rows of |W| / M. M is the largest |W| among the
+ * weights that share the scale. `rows` [n, I] are rows of W in F32. Each operation is rounded as in
+ * torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -111,8 +111,9 @@ static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const band *d = &t->bands[chunk];
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
-    char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    // w: own, F32 [n]; most: view, [I]: largest |W| of each column in this band
+    /* w: own, the rows of the band in F32. most: view [I], largest |W| of each column in the
+     * band. */
+    char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype));
     float *w = NULL, *most = t->most + chunk * I;
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
@@ -178,10 +179,12 @@ static void make_points(search *t)
 
 /* ---- loss ---- */
 
-typedef struct room { // buffers for one band
-    osh_tensor *stored;         // own: [n, I] weights in the stored dtype
-    void *codes;                // own: [n, I] codes
-    float *w, *dw, *product;    // own: [n, I]; w: the weights in f32
+typedef struct room { // scratch for computing the loss of one band
+    osh_tensor *stored;         // own: [n, I] scaled weights in the stored dtype
+    void *codes;                // own: [n, I] codes of the scaled weights
+    /* Own, [n, I]. w: the weights in F32. dw: their rounding errors. product: dw times a part of
+     * H. */
+    float *w, *dw, *product;
 } room;
 
 static osh_status band_room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)
@@ -206,8 +209,8 @@ static void band_room_deinit(osh_ctx *cx, room *r)
     osh_free(cx, r->product);
 }
 
-/* Sets r->dw to Q(w s) / s - w for point `point` of the grid. r->stored and r->codes are
- * scratch. */
+/* Sets r->dw to Q(w s) / s - w, the rounding errors of a band at point number `point` of the grid.
+ * r->stored and r->codes are scratch. */
 static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *d, int point)
 {
     osh_status rc = OSH_OK;
@@ -216,9 +219,9 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     const float *s = t->s + point * t->j->n;
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
-    osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    // the search rounds with the range from minimum to maximum, even if the scheme names another
-    // observer
+    /* The search always rounds with the range from minimum to maximum, even if the scheme names
+     * another observer. */
+    osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0};
     osh_q_observer_plain(&whole);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
@@ -229,7 +232,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    // these two calls round dw to the dtype of the weight
+    // converting to the dtype of the weight and back rounds dw to this dtype
     osh_from_f32(stored, b->dtype, r->dw, n);
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
@@ -238,9 +241,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T). Computes it as the sum over all elements of dW, each multiplied by the
- * element of dW L at the same position. L is the lower triangle of H with the elements below the
- * diagonal doubled. */
+/* Returns tr(dW H dW^T): the sum over all elements of dW times the elements of dW L. L is the lower
+ * triangle of H, with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};
@@ -279,7 +281,7 @@ done:
 }
 
 /* Sets *best to the index of the point of the grid with the smallest loss. If several points have
- * this loss, chooses the first of these points. */
+ * this loss, chooses the first. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -343,8 +345,8 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* A band needs four arrays of at most 4 bytes per element: the weights in the stored dtype and
-     * in F32, dw, and the matrix product. A band also needs three arrays of one byte per element:
-     * one for the codes and, as an upper bound, two for scales, ranges and zero points. */
+    /* A band needs four arrays of at most 4 bytes per element: weights in the stored dtype and in
+     * F32, dw, and the product. It also needs three arrays of one byte per element: one for codes,
+     * and two as an upper bound for scales, ranges and zero points. */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -1,9 +1,9 @@
 /* experts.c - REAPPruningModifier: Lasby et al., "REAP the Experts: Why Pruning Prevails for
  * One-Shot MoE Compression" (arXiv 2510.13999), as in llmcompressor/modifiers/pruning/reap. In each
- * layer, int(sparsity E) of the E experts are removed. They are the experts j with the smallest
- * mean of g_j |f_j(x)| over the tokens x that are routed to j. g_j is the routing weight of expert
- * j, and f_j(x) is its output. eval/experts.c measures the means. The result is written to the
- * recipe as the key `retained`. */
+ * layer with E experts, int(sparsity E) experts are removed. These are the experts j with the
+ * smallest mean of g_j |f_j(x)| over the tokens x that the router sends to j. g_j is the routing
+ * weight of expert j, and f_j(x) is its output. eval/experts.c measures the means. The result is
+ * written to the recipe as the key `retained`. */
 #include "modifiers/experts.h"
 
 #include <string.h>
@@ -70,8 +70,8 @@ static osh_status reap_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                      v->line, v->column);
         OSH_NEW(cx, a->kept, v->n);
         for (; a->n_kept < v->n;) {
-            // counts the layer before its list is read: after an error, reap_end frees the lists of
-            // all counted layers
+            // The layer counts from here on, so that reap_end frees its list even if reading the
+            // list fails.
             a->n_kept++;
             OSH_TRY(read_kept_experts(cx, &a->kept[a->n_kept - 1], v->keys[a->n_kept - 1],
                                       v->items[a->n_kept - 1], what));

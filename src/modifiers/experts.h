@@ -1,23 +1,23 @@
 /* experts.h - the arguments of REAPPruningModifier, which removes experts. src/rewrite/experts.c
- * finds the experts in the model. */
+ * removes them from the model. */
 #ifndef OSH_MODIFIERS_EXPERTS_H
 #define OSH_MODIFIERS_EXPERTS_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_kept_experts { // experts of one layer that are not removed
+typedef struct osh_kept_experts { // the experts of one layer that remain
     char *layer; // own: name of the MoE module, such as "model.layers.0.mlp"
-    int *which;  // own [n]: indices of the experts in ascending order
+    int *which;  // own [n]: indices of these experts in ascending order
     int n;
 } osh_kept_experts;
 
-typedef struct osh_reap { // arguments of the modifier
+typedef struct osh_reap { // arguments of REAPPruningModifier
     double sparsity;
-    char *report_path;      // own: path of the report; NULL: no report is written
-    /* Kept experts of each layer, from the key `retained`. n_kept 0: the experts are not chosen
-     * yet. */
+    char *report_path;      // own: path of a list of the remaining experts; NULL: not written
+    /* Remaining experts of each layer, from the key `retained`. If n_kept is 0, the experts are not
+     * chosen yet. */
     osh_kept_experts *kept; // own [n_kept]
     size_t n_kept;
 } osh_reap;
-/* Returns the arguments (view), or NULL if m is not a REAPPruningModifier. */
+/* Returns the arguments of m (view), or NULL if m is not a REAPPruningModifier. */
 const osh_reap *osh_reap_of(const osh_modifier *m);
 #endif

@@ -51,7 +51,9 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     if (!*known) goto done;
     const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
                             ? v->items[0]
-                            : v; // Python's yaml module writes an enum as a list with a tag
+                            /* Python's yaml module writes an enum as a list of one item with a
+                             * tag. */
+                            : v;
     if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
@@ -64,10 +66,10 @@ done:
     return rc;
 }
 
-/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py. A
- * value of the modifier replaces the value of the scheme. If the modifier has no value, the value
- * of the scheme is used. A null in the modifier is an error if the scheme has a value. "static" and
- * "weight" have the same effect; the scheme stores the word that the modifier uses. */
+/* Merges the actorder of the modifier with the actorder of each scheme, like resolve_actorder of
+ * base.py. If the modifier has a value, it replaces that of the scheme. A null in the modifier is
+ * an error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
+ * the word that the modifier uses. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -115,7 +117,8 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns the index of the scale of weight column `column` among the scales of a row. */
+/* Returns the index of the scale, among the scales of a row, that column `column` of the weight
+ * uses. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -195,15 +198,15 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    // Loss of the solved codes, summed over the judged rows (the rows for which the loss of
-    // rounding to nearest was computed).
+    // Loss of the solved codes, summed over the judged rows. These are the rows for which the loss
+    // of rounding to nearest is known.
     double judged = 0;
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    // The ratio of both losses (rounding to nearest, solved codes) is assumed to be the same in all
-    // rows.
+    // The ratio of the two losses (rounding to nearest, solved codes) is assumed to be the same in
+    // the judged rows and in all other rows.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -222,8 +225,8 @@ done:
     return rc;
 }
 
-/* Computes the codes of a job if H could not be factored. Rounds to nearest and sets dead columns
- * to 0, like the reference with Hinv = I. The code of a zero is the zero point. */
+/* Computes the codes of a job whose H could not be factored. Rounds to nearest, and sets dead
+ * columns to 0, like the reference with Hinv = I. The code for a weight of 0 is the zero point. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
 {
@@ -245,7 +248,7 @@ done:
 }
 
 /* Sets j->nearest to the loss of rounding to nearest, summed over the judged rows
- * (osh_gptq_judges). solve_conclude estimates the loss of all rows from this sum. */
+ * (osh_gptq_judges). From this sum solve_conclude estimates the loss of all rows. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -262,8 +265,8 @@ done:
     return rc;
 }
 
-/* Computes the target, scales and zero points of a job, and allocates the memory for its codes. If
- * `packed` is true, codes are stored packed. */
+/* Computes the target, scales and zero points of a job, and allocates memory for its codes.
+ * `packed`: true if the codes will be packed. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j,
                             bool packed)
 {
@@ -271,7 +274,7 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     const gptq *g = m->args;
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
-    if (rc == OSH_E_NUMERIC) { // the target W + W S has a value that exceeds the range of f32
+    if (rc == OSH_E_NUMERIC) { // a value of the target W + W S exceeds the range of f32
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_target_free(cx, j);
@@ -302,9 +305,9 @@ done:
     return rc;
 }
 
-/* The jobs of a call that are solved with one ordering of columns. ordered true: in the order of
- * the descending diagonal of H. ordered false: in the order of the checkpoint. The other jobs of
- * the call are skipped. */
+/* Jobs of one input. Only those with one ordering of columns are solved; the others are skipped.
+ * ordered true: columns in the order of the descending diagonal of H.
+ * ordered false: columns in the order of the checkpoint. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -370,13 +373,13 @@ done:
     return rc;
 }
 
-typedef struct collected { // statistics of an input over n_samples samples
-    osh_tensor *h, *shift; // views; h: Hessian; shift: the statistic OSH_STAT_SHIFT, or NULL
+typedef struct collected { // statistics of the input of some jobs, over n_samples samples
+    osh_tensor *h, *shift; // views: the Hessian, and the statistic OSH_STAT_SHIFT or NULL
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs with one ordering of columns: the descending diagonal of H if `ordered` is true,
- * else the order of the checkpoint. Overwrites the tensors of s. */
+/* Solves the jobs that have one ordering of columns. `ordered` true: the order of the descending
+ * diagonal of H; false: the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {
@@ -415,12 +418,12 @@ done:
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                            osh_tensor *h, int64_t n_samples);
 
-/* Quantizes pruned jobs on the host, because a device does not keep zeros (keep_zeros). */
+/* Quantizes pruned jobs on the host, because only the host can keep zeros (keep_zeros). */
 static osh_status compress_pruned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                   const osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *copy = NULL; // own: the Hessian in host memory
+    osh_tensor *copy = NULL; // own: copy of the Hessian in host memory
     OSH_TRY(osh_tensor_new(cx, &copy, h->dtype, h->ndim, h->shape));
     OSH_TRY(osh_tensor_copy(cx, copy, h));
     OSH_TRY(compress(cx, m, jobs, n, copy, n_samples));
@@ -436,7 +439,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     if (h && h->device && n && jobs->pruned)
         return compress_pruned(cx, m, jobs, n, h, n_samples);
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    // Own: copies of the statistics. They are needed if the jobs have both orderings of columns.
+    // Own: copies of the statistics. They are needed if some jobs have one ordering of columns and
+    // some have the other, because solving overwrites the statistics.
     osh_tensor *copy[2] = {NULL};
     int count[2];
     for (int k = 0; k < n; k++)

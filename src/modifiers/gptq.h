@@ -1,5 +1,5 @@
-/* gptq.h - types and functions for all files of GPTQModifier (gptq*.c). This header is only for
- * src/modifiers. */
+/* gptq.h - declares types and functions that the files of GPTQModifier (gptq*.c) share. This header
+ * is only for src/modifiers. */
 #ifndef OSH_MODIFIERS_GPTQ_H
 #define OSH_MODIFIERS_GPTQ_H
 #include "modifiers/modifier.h"
@@ -11,12 +11,12 @@ typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT
 typedef enum { SEARCH_NONE, SEARCH_MSE, SEARCH_LDL } osh_scale_search;
 enum { OSH_GPTQ_REFINES = OSH_LOSSES - 1 };
 
-typedef struct osh_gptq { // arguments of the modifier
+typedef struct osh_gptq { // arguments of GPTQModifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    /* A value of osh_actorder_arg. The table of fields does not contain actorder, scale_search,
-     * refine and n_refine; the function `key` of the modifier reads them. */
+    /* A value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
+     * refine and n_refine, because the table of fields does not contain them. */
     int64_t actorder;
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -25,64 +25,68 @@ typedef struct osh_gptq { // arguments of the modifier
 } osh_gptq;
 
 enum { OSH_GPTQ_STEPS = 4 };
-typedef struct osh_gptq_ladder { // the dampings that are tried one after the other (gptq_ladder.c)
-    /* share[k]: damping number k, divided by the mean of the diagonal. If dampening_frac is above
-     * 0, share[k] is also divided by dampening_frac. */
+/* The dampings that are tried one after the other, until H can be factored (gptq_ladder.c). */
+typedef struct osh_gptq_ladder {
+    /* share[k]: damping number k, relative to the mean of the diagonal. If dampening_frac is above
+     * 0, it is relative to dampening_frac times this mean. */
     double share[OSH_GPTQ_STEPS];
-    /* Message for modules whose Hessian could be factored with this damping. */
+    /* Message for modules whose Hessian could only be factored with damping number k. NULL: no
+     * message. */
     const char *says[OSH_GPTQ_STEPS];
     const char *gave_up;
 } osh_gptq_ladder;
-typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of columns
+typedef struct osh_gptq_factor { // the factor U of a Hessian H, for one ordering of columns
     int64_t I;
-    int32_t *perm; // own: [I] index of the column at each position of the solving order
-    bool *dead;    // own: [I] true for dead columns, whose input is always 0
+    int32_t *perm; // own: [I] index of the column that is solved at each position
+    bool *dead;    // own: [I] true for each column whose input is always 0 (dead)
     /* [I]: diagonal of H in solving order, without damping. Dead columns have a positive number
      * instead of 0. */
     float *diag;   // own
-    osh_device *device; // view: device of H; NULL: H is in host memory
-    const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
-    /* [I, I] matrix S of the target W + W S (target.h); NULL: the target is W. */
+    osh_device *device; // view: device that has H in its memory; NULL: H is in host memory
+    const float *u; // view: U [I, I], which replaces H in memory; NULL: H could not be factored
+    /* Matrix S [I, I] of the target W + W S (target.h). NULL: the target is W. */
     const osh_tensor *shift; // view
-    /* Own: damped H [I, I], columns as in the checkpoint, for the steps after the column loop.
-     * NULL: there are no such steps. */
+    /* Own: the damped H [I, I], columns as in the checkpoint, for the steps of `refine`. NULL:
+     * there are no such steps. */
     osh_tensor *h;
-    float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
+    float *cost;    // own: [I] 1 / U_jj^2 of each column j, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
     double mean;   // mean of `diag`
-    int n_damped;  // index of the damping in `ladder` that succeeded
-    bool overflow; // true if the diagonal plus the first damping exceeds the range of f32
+    int n_damped;  // index in `ladder` of the damping with which H was factored
+    bool overflow; // true if the diagonal exceeds the range of f32 with the first damping
 } osh_gptq_factor;
 
-/* The index of a column and its diagonal element of H, for sorting. */
+/* A column, for sorting: its index i and its diagonal element d of H. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
-typedef struct osh_gptq_job { // arrays that the solve of one weight needs
+typedef struct osh_gptq_job { // arrays that the solve of one job needs
     float *scale, *zero; // own
     int32_t *col_scale;  // own
     double *loss;        // own
     double squares[2];
 } osh_gptq_job;
 
-// returns the number of scales of a row
+/* Returns the number of scales of a row of a weight with I columns. */
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
-/* Sets perm, dead, diag, mean and ladder of f. diag [I] is the diagonal of H, with columns as in
- * the checkpoint. f->I must be set. If `ordered` is true, columns are solved in the order of
- * descending diagonal, else in the order of the checkpoint. The diagonal elements of dead columns
- * become `dead`. */
+/* Sets perm, dead, diag, mean and ladder of f; f->I must be set. diag [I]: diagonal of H, columns
+ * as in the checkpoint.
+ * ordered: true: columns are solved in the order of descending diagonal; false: in the order of the
+ * checkpoint.
+ * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
- * element exceeds the range of f32: the factor of such a matrix would be 0. */
+/* Sets damped [I] to f->diag plus damping number f->n_damped. Returns false if an element exceeds
+ * the range of f32, because the factor of such a matrix would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
-/* Computes all members of f. Overwrites h. `ordered` and `dead` are as in osh_gptq_order. */
+/* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
+ * `ordered` and `dead`. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I] of each column to the amount by which GPTQ's loss grows per squared rounding error
- * in the column. Overwrites the Hessian h. On entry `cost` contains the diagonal of h. If h cannot
- * be factored, `cost` does not change. */
+/* Sets cost [I]: for each column, the increase of GPTQ's loss per squared rounding error. On entry
+ * `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored, `cost` does
+ * not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -90,18 +94,18 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- calls for the jobs of one input ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
-/* True if the job's columns are solved in the order of descending diagonal of H; false: in the
- * order of the checkpoint. */
+/* True if the columns of the job are solved in the order of the descending diagonal of H. False if
+ * they are solved in the order of the checkpoint. */
 bool osh_gptq_is_ordered(const osh_linear_job *j);
-/* True if a device can solve both jobs of one input in one call. */
+/* True if one call on a device can solve both a and b, which have the same input. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
-/* True if no job before jobs[k] can be solved in one call with jobs[k]. */
-bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
-/* Divides jobs [from, n) into calls of the device's solver, and returns the end e of the first
- * call. The call solves all jobs of [from, e) that can be solved together with jobs[lead]
+/* True if none of the jobs before jobs[k] can be solved in one call with jobs[k]
  * (osh_gptq_together). */
+bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
+/* Decides which of the jobs [from, n) the next call on a device solves. These are the jobs [from,
+ * end) that can be solved together with jobs[lead] (osh_gptq_together). Returns `end`. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-/* One call on a device. The call solves all jobs of [from, end) that can be solved together with
+/* One call on a device. It solves those of the jobs [from, end) that can be solved together with
  * jobs[lead] (osh_gptq_together). */
 typedef struct osh_gptq_piece {
     int lead, from, end;
@@ -110,71 +114,71 @@ typedef struct osh_gptq_part { // one job of a call on a device
     const osh_gptq_factor *f;  // view
     osh_linear_job *j;         // view
 } osh_gptq_part;
-/* Solves n jobs in one call on a device. The jobs are complete when the function
- * returns. */
+/* Solves n jobs in one call on a device. All results are complete when the function returns. */
 osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
                                 int n);
-/* Sets count[0] to the number of jobs whose columns are solved in the order of the checkpoint, and
- * count[1] to the number of jobs whose columns are solved in the order of descending diagonal. */
+/* Counts the jobs with each ordering of columns. count[0]: the order of the checkpoint. count[1]:
+ * the order of the descending diagonal of H. */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
-/* The functions `needs` and `needs_groups` of the modifier (osh_solver of kinds.h), in
- * gptq_needs.c. */
+/* The members `needs` and `needs_groups` of GPTQ's osh_solver (kinds.h). gptq_needs.c defines
+ * them. */
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                       size_t *device);
 size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                              size_t *device);
 
-/* The functions `gathers` and `compress_groups` of the modifier (osh_solver of kinds.h), in
- * gptq_groups.c. */
+/* The members `gathers` and `compress_groups` of GPTQ's osh_solver (kinds.h). gptq_groups.c defines
+ * them. */
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-/* Groups of jobs whose Hessians are factored together. A group is called current if its damped
- * diagonal is in the range of f32. */
+/* Groups of jobs whose Hessians are factored together. A group is current if its damped diagonal is
+ * in the range of f32. Only current groups are factored together. */
 typedef struct osh_gptq_gathered {
-    const osh_job_group *groups;   // view [n]: the groups of jobs
+    const osh_job_group *groups;   // view [n]: the jobs and the Hessian of each group
     const osh_modifier *m;         // view
     int n;
     int64_t I, n_samples;
-    osh_gptq_factor *f;            // own [n]
-    /* Own [n, I]: diagonal of each Hessian, columns as in the checkpoint. Later: the damped
-     * diagonals of the current groups. */
+    osh_gptq_factor *f;            // own [n]: factor of each group
+    /* Own [n, I]: diagonal of each Hessian, columns as in the checkpoint. Later it contains the
+     * damped diagonals of the current groups, in solving order. */
     float *diag;
-    int32_t *perm;                 // own [n, I]: `perm` of each current group
+    int32_t *perm;                 // own [n, I]: solving order (perm) of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups
     /* Own, [n] each.
-     * `which`: index of each current group in `groups`.
-     * `failed`: not 0 if the factorization failed. */
+     * which: index in `groups` of each current group.
+     * failed: not 0 for each current group that could not be factored. */
     int *which, *failed;
 } osh_gptq_gathered;
 
 /* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
-/* Reads the keys scale_search, refine and tune. Sets *known to false for any other key. */
+/* Reads the keys scale_search, refine and tune of GPTQModifier. Sets *known to false for any other
+ * key. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
-/* Copies h to f->h and makes f->h symmetric. Does not add the damping; keep_factored of
- * gptq_ladder.c writes the damped diagonal when the damping is known. */
+/* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet; later
+ * keep_factored of gptq_ladder.c writes the damped diagonal to f->h. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
-/* Replaces j->params by the scales and zero points that scale_search finds. */
+/* Replaces the scales and zero points in j->params by those that scale_search finds. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                   osh_linear_job *j);
-/* Does the steps of the key `refine` after the column loop. Changes codes, params and losses of j,
- * and scale and zero of s. */
+/* Does the steps of the key `refine` after the column loop. Changes the codes, params and losses of
+ * j, and `scale` and `zero` of s. */
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host bytes of scratch that scale_search and refine need for one job. If `arena` is
- * NULL, the job runs on the CPU. Otherwise the job runs on a device, and *arena is set to the bytes
- * that the job needs in the device's arena. */
+/* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` is NULL
+ * if the job runs on the CPU. For a job on a device, sets *arena to the bytes of scratch in the
+ * arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
 /* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes
- * of plain GPTQ. If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is
- * set to the bytes in the device's arena. */
+ * of plain GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the
+ * additional bytes in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

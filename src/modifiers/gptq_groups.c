@@ -1,8 +1,8 @@
 /* gptq_groups.c - solves several groups of jobs in one call on a device. A group is the jobs of one
  * input, and all groups have equal shapes. All Hessians are ordered and factored together, and all
- * weights are solved together. This fills a GPU even if matrices are small: the Hessian of an
- * expert's down_proj has 768 columns. If the Hessian of a group cannot be factored with the first
- * damping, the group is solved alone with larger dampings (gptq_ladder.c). */
+ * weights are solved together. So even small matrices fill a GPU: the Hessian of an expert's
+ * down_proj has 768 columns. A group whose Hessian cannot be factored with the first damping is
+ * solved alone, with larger dampings (gptq_ladder.c). */
 #include "modifiers/gptq.h"
 #include "solver/columns.h"
 
@@ -56,8 +56,8 @@ static osh_status gathered_order_chunk(osh_ctx *cx, void *user, int64_t k, int w
                           x->m->args, 0.5f * (float)x->n_samples);
 }
 
-/* Orders and factors the Hessians of all groups. Sets x->f[k].u if the Hessian of group k can be
- * factored with the first damping. */
+/* Orders the columns of the Hessians of all groups, and factors the Hessians. For each group k that
+ * can be factored with the first damping, sets x->f[k].u. */
 static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
 {
     osh_status rc = OSH_OK;

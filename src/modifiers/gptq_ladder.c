@@ -1,5 +1,5 @@
 /* gptq_ladder.c - computes the factor of one Hessian H: sorts the columns, adds damping to the
- * diagonal, and tries larger dampings if H cannot be factored. gptq.c describes the steps. */
+ * diagonal, and adds more damping if H cannot be factored. gptq.c describes the steps. */
 #include "modifiers/gptq.h"
 #include "solver/columns.h"
 
@@ -38,7 +38,7 @@ static int by_falling_diag(const void *a, const void *b)
 }
 
 /* Sets f->perm and f->dead. diag [I] is the diagonal of H. If `actorder` is true, columns are
- * solved in the order of descending diagonal, else in the order of the checkpoint. */
+ * solved in the order of the descending diagonal, else in the order of the checkpoint. */
 static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
@@ -70,13 +70,13 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
     return finite;
 }
 
-/* Stores data that later steps need: writes the damped diagonal to f->h if steps follow the column
- * loop, and sets f->cost if scale_search is ldl. */
+/* Stores what later steps need. Writes the damped diagonal to f->h for the steps after the column
+ * loop, and sets f->cost for scale_search ldl. */
 static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    float *diag = NULL; // own: [I] diagonal of the damped H, later of U
+    float *diag = NULL; // own: [I] first the diagonal of the damped H, then that of U
     const osh_gptq_column *column = osh_gptq_column_of(f->device);
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
     u.device = f->device;
@@ -108,15 +108,15 @@ done:
     return rc;
 }
 
-/* After `permute` both triangles of h contain H in solving order. The factorization overwrites the
- * lower triangle. If the factorization fails, `restore` makes the lower triangle again from the
- * upper triangle, for the next damping. */
+/* `permute` leaves H in solving order in both triangles of h. The factorization overwrites the
+ * lower triangle. If it fails, `restore` makes the lower triangle again from the upper triangle,
+ * and the next damping is tried. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    // own: [I] diagonal of H, columns as in the checkpoint; later the damped diagonal in solving
-    // order
+    // own: [I] first the diagonal of H with columns as in the checkpoint, then the damped diagonal
+    // in solving order
     float *damped = NULL;
     osh_op_args a = {.out = {h}};
     const osh_gptq_column *column = osh_gptq_column_of(h->device);
@@ -151,7 +151,8 @@ osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_l
                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    gptq g = *(const gptq *)m->args; // the strings of g belong to m->args, so g is not freed
+    /* A copy that is not freed, because its strings belong to m->args. */
+    gptq g = *(const gptq *)m->args;
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;
     OSH_TRY(

@@ -9,13 +9,14 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Returns the bytes of the arrays perm, dead and diag of a factor. */
+/* Returns the host bytes of the members perm, dead and diag of osh_gptq_factor. */
 static size_t needs_of_order(int64_t I)
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Returns the bytes of host scratch that the computation of a factor needs. */
+/* Returns the bytes of host scratch for the computation of a factor. `device`: true if the Hessian
+ * is on a device. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -29,11 +30,11 @@ static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
 {
     size_t column = osh_mem_gross((size_t)I * 4);
-    // The three arrays [I] are the damped diagonal, the diagonal and the cost.
+    // three arrays [I]: the damped diagonal, the diagonal and the cost
     return needs_of_order(I) + needs_larger(needs_of_factor(I, n_threads, false), 3 * column);
 }
 
-/* Returns the sizes (osh_gptq_group) of all weights that one call on a device solves. */
+/* Returns the sizes of all weights that the call *p on a device solves (osh_gptq_group). */
 static osh_gptq_group group_of_piece(const gptq *g, const osh_linear_job *jobs,
                                      const osh_gptq_piece *p)
 {
@@ -50,8 +51,8 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the device bytes of the targets of a call. Sets *scratch to the scratch bytes for the
- * computation of the largest target. */
+/* Returns the device bytes of all targets W + W S of a call. Sets *scratch to the device bytes of
+ * scratch for the computation of the largest target. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
 {
@@ -65,7 +66,7 @@ static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const 
     return sum;
 }
 
-/* Returns the sizes (osh_gptq_group) of a call that solves one job. */
+/* Returns the sizes (osh_gptq_group) for a call that solves only job j. */
 static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
 {
     osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
@@ -73,8 +74,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Returns the bytes of a device's arena that are used if jobs are solved one by one. `room` is the
- * number of free bytes of the arena. */
+/* Returns the bytes that `compress` uses in the arena of a device if it solves the jobs one by one.
+ * `room`: number of free bytes of the arena. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -91,7 +92,7 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Returns the bytes of a device's arena that `compress` uses. `room` is the number of free bytes of
+/* Returns the bytes that `compress` uses in the arena of a device. `room`: number of free bytes of
  * the arena. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
@@ -125,13 +126,13 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     return peak + copy;
 }
 
-/* Returns the host bytes that the solve of one weight needs in addition to the bytes of its
- * results. If `device` is true, all jobs of a call need their bytes at the same time, so the caller
- * must add the results of this function. */
+/* Returns the host bytes that the solve of one weight needs, without the bytes of its results. If
+ * `device` is true, all jobs of a call need these bytes at the same time, so the caller must add
+ * them up. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // f32 scales and zero points
+    size_t run = osh_job_params_bytes(j); // scales and zero points in f32
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
@@ -143,7 +144,8 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     return run;
 }
 
-/* Returns the host bytes for the computation of a job's scales, before its codes are allocated. */
+/* Returns the host bytes for the computation of a job's scales, which happens before memory for its
+ * codes is allocated. */
 static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
 {
     return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
@@ -157,8 +159,8 @@ static size_t needs_of_parts(size_t n)
 }
 
 /* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls that are still in memory. If the results of this call remain in memory, too, adds
- * their bytes to *kept. */
+ * earlier calls that are still in memory. If the results of this call stay in memory after the
+ * call, adds their bytes to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -168,7 +170,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
-        // the computation of scales needs no more memory than the solve
+        // needs_of_params is not added, because computing scales needs less memory than the solve
         run += needs_of_job(g, &jobs[k], n_threads, true);
         finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
         copy = needs_larger(copy, osh_job_search_bytes(&jobs[k]) +
@@ -181,8 +183,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* For a job that one thread solves, apart_result returns the bytes of the result, and apart_run
- * returns all other bytes. */
+/* The next two functions are for a job that one thread solves. apart_result returns the bytes of
+ * the result, and apart_run returns all other bytes. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -191,15 +193,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    // subtracts the bytes of the scales, because apart_result counts them
+    // the bytes of the scales are subtracted, because apart_result counts them
     size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
 /* Returns the host bytes if each job is solved on one thread. At most at_once adjacent jobs are in
- * memory at the same time, so the result is the maximum over all runs of at_once adjacent jobs.
- * `kept`: bytes of data that are in memory during all jobs. */
+ * memory at the same time, so the result is the maximum over all sequences of at_once adjacent
+ * jobs. `kept`: bytes that are in use during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -262,8 +264,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     return peak;
 }
 
-/* Returns the host bytes of osh_gptq_gathered for n groups. These bytes are needed until all groups
- * are solved. */
+/* Returns the host bytes of osh_gptq_gathered for n groups. They are in use until all groups are
+ * solved. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);
@@ -300,7 +302,7 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_device_bytes(I, n);
-    /* If the Hessians of some groups cannot be factored, only i < n groups are solved together. The
+    /* Only i < n groups are solved together if the Hessians of the others cannot be factored. The
      * sizes of tiles depend on i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);

@@ -1,5 +1,5 @@
-/* gptq_pieces.c - decides which jobs of one input share an ordering of columns, and which jobs a
- * device solves in one call. */
+/* gptq_pieces.c - decides which jobs of one input have the same ordering of columns, and which jobs
+ * a device solves in one call. */
 #include "modifiers/gptq.h"
 
 bool osh_gptq_is_ordered(const osh_linear_job *j)
@@ -20,8 +20,8 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* Largest total number of rows of the weights of one call. This number uses all multiprocessors of
- * any GPU, and the results of one call still need little memory. */
+/* Largest number of rows that the weights of one call have together. This number is enough for all
+ * multiprocessors of any GPU, and the results of a call still need little memory. */
 enum { PIECE_ROWS = 32768 };
 
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)

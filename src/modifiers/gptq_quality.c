@@ -95,7 +95,7 @@ done:
     return rc;
 }
 
-/* Reads the key `tune`: a number of steps, or a map. */
+/* Reads the value of the key `tune`, which is a number of steps or a map. */
 static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -150,14 +150,14 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
     OSH_TRY(
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    // with `perm` NULL the function only makes f->h symmetric
+    // without perm, `permute` only makes f->h symmetric
     OSH_TRY(osh_gptq_column_of(h->device)->permute(cx, f->h, NULL));
 done:
     if (rc) osh_note(cx, "copying the Hessian for the steps after the column loop");
     return rc;
 }
 
-/* Copies the f32 arrays scale and zero to j->params. */
+/* Copies the f32 scales and zero points to j->params, rounded to their stored dtypes. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -165,8 +165,8 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
-/* Returns the weight that the solve approximates, in the memory (host or device) in which the solve
- * runs. */
+/* Returns the weight that the solve approximates, in the memory that the solve uses (host or
+ * device). */
 static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
 {
     return f->device && !j->target ? j->device_w : osh_target_of(j);

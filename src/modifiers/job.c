@@ -1,5 +1,5 @@
-/* job.c - functions that all solvers use for their jobs: they compute the error of a quantized
- * weight and the sizes of results. */
+/* job.c - functions for the jobs of all solvers. They compute the error of a quantized weight, and
+ * the sizes of results. */
 #include "modifiers/job.h"
 #include "quant/format.h"
 #include "quant/observer.h"
@@ -21,7 +21,8 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
     j->codes = j->cache = j->bias = NULL, j->target = NULL;
 }
 
-enum { SMALL = 1 << 23 }; // a Linear with at most this many weights is small
+/* Largest number of weights of a small Linear, which one thread solves alone. */
+enum { SMALL = 1 << 23 };
 
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n)
 {
@@ -55,9 +56,9 @@ enum { FINISH_ROWS = 32 };
 typedef struct finish {
     osh_linear_job *j;
     bool store;
-    uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    /* |w - dq|^2 and |w|^2 of each row, [O, 2]; dq: dequantized weight. View of j->sums, or own if
-     * j->sums is NULL. */
+    uint8_t *decoded; // own: [threads, I] a dequantized row in the dtype of w
+    /* [O, 2]: |w - dq|^2 and |w|^2 of each row; dq: dequantized weight. View of j->sums; if j->sums
+     * is NULL, own. */
     double *sum;
 } finish;
 
@@ -133,10 +134,10 @@ size_t osh_job_scales_bytes(const osh_linear_job *j)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    // a weight that is pruned but not quantized is a dense result
+    // the result is dense if the weight is pruned but not quantized
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    // codes may be packed or not, so the result is the maximum
+    // it is not known yet if the codes will be packed, so the larger size counts
     if (j->pack && packed > codes) codes = packed;
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
@@ -156,7 +157,7 @@ osh_scale_rule osh_job_scale_rule(const osh_linear_job *j)
 
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
-    // strategy tensor has one range for each chunk of rows, so at most O ranges
+    // with strategy tensor each chunk of rows has a range, so there are at most O ranges
     size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0];
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }

@@ -1,4 +1,4 @@
-/* mappings.c - reads the key "mappings" of a recipe. */
+/* mappings.c - reads the key "mappings" of SmoothQuant and AWQ from a recipe. */
 #include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
 
@@ -14,8 +14,8 @@ static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
         what, y->line, y->column);
 }
 
-/* Returns y if it is a string, or the item of y if y is a list of exactly one string. Else returns
- * NULL. */
+/* Returns the string that names a layer: y itself, or the only item if y is a list of one string.
+ * Returns NULL for all other values. */
 static const osh_yaml *mapping_layer(const osh_yaml *y)
 {
     if (y && y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-/* Sets *balance and *smooth (views) to the balance layers and the smooth layer of mapping y. A
- * result is NULL if y does not have it in the right form. */
+/* Sets *balance and *smooth (views) to the balance layers and the smooth layer in the mapping y.
+ * Sets them to NULL if y does not have the right form. */
 static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
                              const osh_yaml *y, const char *what)
 {

@@ -1,5 +1,5 @@
-/* modifier.c - the table of modifiers, and functions that all modifiers have in common: they return
- * properties of modifiers and match modules. */
+/* modifier.c - the table of modifiers, and functions for all modifiers: they return properties of a
+ * modifier, and match modules. */
 #include "modifiers/modifier.h"
 
 #include <string.h>

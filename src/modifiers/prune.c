@@ -28,13 +28,14 @@ extern const osh_modifier_type osh_modifier_sparsegpt, osh_modifier_wanda, osh_m
 typedef struct prune {
     int64_t block_size;
     double dampening_frac;
-    bool keep;        // the key preserve_sparsity_mask
-    double *sparsity; // own [n]: one number, or one for each target module
+    bool keep;        // value of the key preserve_sparsity_mask
+    /* Own [n]: value of the key sparsity; one number, or one for each target module. */
+    double *sparsity;
     size_t n;
-    /* N and M of mask_structure: N of each M columns become 0. `of` is N, `each` is M. each 0: no
-     * structure, any columns can become 0. */
+    /* N (of) and M (each) of mask_structure "N:M": N of each M consecutive columns become 0. M = 0:
+     * any columns can become 0. */
     int64_t of, each;
-    osh_strs targets; // own; prune_resolve moves them to the scheme
+    osh_strs targets; // own: value of the key `targets`; prune_resolve moves it to the scheme
     bool aimed;       // true if the recipe has the key `targets`
     osh_owl owl;
 } prune;
@@ -160,7 +161,7 @@ done:
     return rc;
 }
 
-/* Reads a key of OWL (osh_owl). Sets *known to false if `key` is no key of OWL. */
+/* Reads a key of OWL into *o. Sets *known to false if OWL has no such key. */
 static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known,
                           const char *what)
 {
@@ -188,7 +189,7 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    /* true if the key is above 0; a missing key is NAN, for which the comparison is false */
+    /* true if the key is given and above 0; a key that is not given is NAN */
     bool m = o->m > 0, lmbda = o->lmbda > 0;
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,
@@ -211,8 +212,8 @@ done:
     return rc;
 }
 
-/* Accepts the keys of a pruning schedule. They have no effect, because this program prunes in one
- * step. */
+/* Accepts the keys of a pruning schedule. They have no effect, because this program prunes each
+ * weight in one step. */
 static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known,
                                const char *what)
 {
@@ -264,7 +265,8 @@ done:
     return rc;
 }
 
-/* Checks the keys and makes the scheme. "__ALL__" is LLM Compressor's word for every layer. */
+/* Checks the keys, and makes the scheme of the modifier. "__ALL__" is LLM Compressor's word for all
+ * layers. */
 static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -368,7 +370,7 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
                     j->name, (double)zeros / (double)n, j->sparsity);
 }
 
-/* Returns the arguments of SparseGPT for a job, without w, u and loss. */
+/* Returns the arguments of osh_prune_solve for a job, without w, u and loss. */
 static osh_prune_solve_args sparse_args(const prune *p, const osh_linear_job *j)
 {
     return (osh_prune_solve_args){.O = j->w->shape[0], .I = j->w->shape[1],
@@ -399,7 +401,8 @@ done:
     return rc;
 }
 
-/* Sets j->nmse to |codes - w|^2 / |w|^2. Unless keep_w is set, copies the codes to j->w. */
+/* Sets j->nmse to |p - w|^2 / |w|^2, where p is the pruned weight in j->codes. If keep_w is false,
+ * copies the pruned weight to j->w. */
 static void compare_pruned(osh_linear_job *j)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
@@ -423,7 +426,7 @@ static osh_status new_pruned(osh_ctx *cx, osh_linear_job *j)
     return OSH_OK;
 }
 
-/* Prunes a job by SparseGPT on the device that has the factor. */
+/* Prunes a job by SparseGPT on the device that has the factor f. */
 static osh_status solve_there(osh_ctx *cx, const prune *p, osh_linear_job *j,
                               const osh_prune_factor *f)
 {
@@ -460,8 +463,9 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     return OSH_OK;
 }
 
-/* Allocates j->codes and sets them to w [O, I], rounded to the dtype of j->w. Sets j->nmse to |w -
- * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w and j->device_w. */
+/* Allocates j->codes, and sets them to the pruned weight w [O, I], rounded to the dtype of j->w.
+ * Sets j->nmse to |w - j->w|^2 / |j->w|^2. If keep_w is false, copies the pruned weight to j->w and
+ * j->device_w. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
@@ -473,7 +477,8 @@ done:
     return rc;
 }
 
-/* True if a device that has the Hessian also prunes the weights. Otherwise the host does that. */
+/* True if a device that has the Hessian can prune the weights itself. If not, the host prunes
+ * them. */
 static bool stays_there(const prune *p, const osh_linear_job *jobs)
 {
     osh_prune_solve_args a = sparse_args(p, jobs);
@@ -540,7 +545,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // the scratch is freed before the result is allocated, so the larger of both counts
+        // the scratch is freed before the result is allocated, so only the larger of both counts
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

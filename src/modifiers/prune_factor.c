@@ -1,13 +1,13 @@
-/* prune_factor.c - computes the factor of a Hessian for SparseGPTModifier. A Hessian on a device is
- * damped and factored there. If the host prunes the weights, the factor is copied to host
- * memory. */
+/* prune_factor.c - computes the factor of a Hessian for SparseGPTModifier. If the Hessian is on a
+ * device, it is damped and factored there. If the host prunes the weights, the factor is then
+ * copied to host memory. */
 #include "modifiers/prune_factor.h"
 #include "solver/columns.h"
 
 #include <math.h>
 
-/* Sets f->dead, and damps the diagonal d [I] of the Hessian. Returns false if a damped element is
- * not finite. */
+/* Sets f->dead, and adds damping to d [I], the diagonal of the Hessian. Returns false if an element
+ * of the result is not finite. */
 static bool factor_damp(const osh_prune_factor *f, float *d, int64_t I,
                         const osh_prune_damping *damping)
 {
@@ -15,8 +15,8 @@ static bool factor_damp(const osh_prune_factor *f, float *d, int64_t I,
     bool finite = true;
     for (int64_t i = 0; i < I; i++) {
         f->dead[i] = d[i] == 0;
-        // The reference sets the diagonal of 2 / n_samples X^T X to 1. In X^T X this is n_samples /
-        // 2.
+        // The reference sets the diagonal of dead columns to 1 in 2 / n_samples X^T X. In X^T X
+        // this is n_samples / 2.
         if (f->dead[i]) d[i] = 0.5f * (float)damping->n_samples;
         mean += d[i];
     }
@@ -31,7 +31,7 @@ osh_status osh_prune_factor_fill(osh_ctx *cx, osh_prune_factor *f, osh_tensor *h
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
     const osh_gptq_column *column = osh_gptq_column_of(h->device);
-    float *diag = NULL; // own: [I] diagonal of H, then of the damped H
+    float *diag = NULL; // own: [I] first the diagonal of H, then that of the damped H
     osh_op_args a = {.out = {h}};
     *f = (osh_prune_factor){0};
     OSH_NEW(cx, f->dead, I);

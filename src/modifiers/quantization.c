@@ -1,9 +1,9 @@
-/* quantization.c - QuantizationModifier: rounds to nearest (RTN), like
+/* quantization.c - QuantizationModifier: rounds weights to nearest (RTN), like
  * llmcompressor/modifiers/quantization/quantization/base.py. Scales are computed from the whole
  * weight: all minmax observers use the minimum and maximum of the weight. Codes are computed when
- * the checkpoint is written. Later layers get inputs from unrounded weights: rounding errors are
- * not propagated. Data are needed only for two kinds of observers: observers of static input
- * activations, and imatrix_mse. */
+ * the checkpoint is written. Rounding errors are not propagated: later layers get inputs from
+ * unrounded weights. The modifier needs data only for the observers of static input activations,
+ * and for imatrix_mse. */
 #include "modifiers/modifier.h"
 
 static unsigned nearest_wants(const osh_modifier *m, const osh_q_scheme *s)
@@ -46,7 +46,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
                codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
         size_t scales = result - (jobs[k].room ? 0 : codes),
                round = result + osh_job_finish_bytes(&jobs[k], n_threads);
-        // scales and ranges are in memory before the codes are allocated, and this can be the peak
+        // scales and ranges are in memory before memory for the codes is allocated, which can be
+        // the peak
         if (scales + params > round) round = scales + params;
         if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;

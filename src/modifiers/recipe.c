@@ -1,7 +1,7 @@
-/* recipe.c - reads the stages of a recipe, the modifiers of each stage and the keys of each
- * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, keys of a stage
- * in _modifiers. Modifiers keep the order of the file. Other keys and an empty recipe are errors,
- * although LLM Compressor ignores them. */
+/* recipe.c - reads the stages of a recipe, the modifiers of each stage, and the keys of each
+ * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, and keys of a
+ * stage in _modifiers. Modifiers keep the order of the file. All other keys, and an empty recipe,
+ * are errors, although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
-/* Keys of LLM Compressor that have no effect in this program. They are accepted and logged. */
+/* Keys of modifiers of LLM Compressor that have no effect in this program. They are accepted, and a
+ * message says so. */
 static const char *const without_effect[] = {
     "batched_quantization",
     "requires_calibration_data",
@@ -97,7 +98,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    // true: the modifier does not have the keys that all quantizers have
+    // true: the modifier is no quantizer, so it lacks the keys that all quantizers have
     bool own = !osh_modifier_quantizes(m);
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
@@ -121,8 +122,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Sets *out to the quality of a modifier. This is the value of the key `quality`, or the default
- * dflt if the modifier does not have this key. dflt may be NULL; *out is then NULL, too. */
+/* Sets *out to the quality of a modifier: the value of its key `quality`, or `dflt` if it does not
+ * have this key. If `dflt` is NULL, *out becomes NULL. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {
@@ -139,8 +140,8 @@ done:
     return rc;
 }
 
-/* Fails if a whole number has a leading zero, because YAML 1.1 reads 0200 as 128 and YAML 1.2 reads
- * it as 200. (08 and 09 are strings in YAML 1.1.) */
+/* Fails if a whole number begins with 0, because YAML 1.1 reads 0200 as 128 and YAML 1.2 reads it
+ * as 200. (08 and 09 are strings in YAML 1.1.) */
 static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +158,7 @@ done:
 }
 
 /* Turns a modifier that would do 0 learning steps into a QuantizationModifier with the same
- * schemes. All keys of the modifier must have been read. */
+ * schemes. The caller has already read all keys of the modifier. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -253,8 +254,8 @@ done:
     return rc;
 }
 
-/* Copies the schemes, including actorder, and the ignore list of an earlier QuantizationModifier to
- * a GPTQModifier without schemes. Marks the earlier modifier as replaced. */
+/* For a GPTQModifier `to` without schemes: copies the schemes, with their actorder, and the ignore
+ * list of the earlier QuantizationModifier `from`. Marks `from` as replaced. */
 static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;
@@ -285,7 +286,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
     bool does = false;
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
-        // view: the last earlier quantizer with schemes that is not replaced
+        // view: the last quantizer before m that has schemes and is not replaced
         osh_modifier *earlier = NULL;
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
@@ -307,8 +308,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->pruner ? NULL : pruner;
-            // the plan cannot compute the weights if m changes weights that an earlier modifier has
-            // quantized or pruned
+            // A modifier must not change weights that an earlier modifier has quantized or pruned,
+            // because the plan cannot compute such weights.
             if (before && !(earlier && m->type->transform))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,
@@ -325,7 +326,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        // a rotation without a quantizer is allowed: the output is a dense model
+        // a rotation alone is allowed, and makes a dense model
         does |= !m->type->transform;
     }
     if (!does)
@@ -365,7 +366,7 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        // the recipe has no stages: the top level has a list of modifiers
+        // a recipe without stages has the list of modifiers at the top level
         if (osh_ends_with(key, strlen(key), "_modifiers")) {
             OSH_TRY(recipe_append(cx, r, stage, what));
             continue;

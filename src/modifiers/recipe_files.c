@@ -1,11 +1,11 @@
-/* recipe_files.c - rejects file names in recipes that could overwrite a file of the model. */
+/* recipe_files.c - rejects file names in recipes that could overwrite other files of a model. */
 #include "modifiers/recipe_files.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Patterns of reserved file names, in lower case. A * at the beginning or the end matches any
- * text. */
+/* Patterns of file names that a recipe may not use, in lower case. A * at the beginning or the end
+ * matches any text. */
 static const char *const reserved[] = {
     "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
     "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
@@ -32,7 +32,7 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-/* The name is compared in lower case, because file systems may ignore case. */
+/* Compares the name in lower case, because file systems may ignore the case of letters. */
 static bool is_reserved(const char *name)
 {
     char low[256];

@@ -1,12 +1,12 @@
-/* recipe_flags.c - makes a recipe with one modifier from command line flags. The recipe is copied
- * to the output. If flags change a preset, the recipe contains a config group instead of the name
- * of the preset, so that LLM Compressor can read the recipe. */
+/* recipe_flags.c - makes a recipe with one modifier from command line flags. The output gets a copy
+ * of the recipe. If flags change a preset, the recipe has a config group instead of the name of the
+ * preset, so that LLM Compressor can read it. */
 #include <string.h>
 
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* Writes `indent` spaces, the key and the list s. `more`: an additional last item of the list;
+/* Writes `indent` spaces, the key, and the list s as its value. `more`: an additional last item;
  * NULL: none. */
 static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s,
                            const char *more)
@@ -36,9 +36,9 @@ done:
     return rc;
 }
 
-/* Sets *spared to true if the output head must be added to the ignore list. The target Linear, a
- * class name, does not include the head. The head is quantized only if a target matches its
- * name. */
+/* Sets *spared to true if the output head must be added to the ignore list. The head is quantized
+ * only if a target matches its name. A class name as target, such as Linear, does not match the
+ * head. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;
@@ -84,7 +84,7 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    // if a preset with integer weights quantizes inputs, the inputs are dynamic with strategy token
+    // if a preset with integer weights also quantizes inputs, they are dynamic with strategy token
     if (in->present)
         OSH_TRY(osh_buf_printf(
             cx, b,
@@ -106,7 +106,8 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    // an unknown preset is reported here, because a later error would mention a line of a recipe
+    // reports an unknown preset; a later error would mention a line of a recipe that the user has
+    // not written
     OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));

@@ -1,7 +1,7 @@
-/* recipe_quant.c - reads config_groups, scheme, targets, ignore and observers of a recipe into
- * schemes. The rules are those of llmcompressor's mixin.py. scheme and config_groups exclude each
- * other. The default observer is memoryless_minmax for weights, minmax for static activations, none
- * for dynamic activations. */
+/* recipe_quant.c - reads the keys config_groups, scheme, targets, ignore and the observers of a
+ * recipe into schemes. The rules are those of llmcompressor's mixin.py. scheme and config_groups
+ * exclude each other. The default observer is memoryless_minmax for weights, minmax for static
+ * activations, none for dynamic activations. */
 #include "modifiers/recipe_quant.h"
 
 #include <ctype.h>
@@ -17,8 +17,8 @@ static const char *yaml_kind_name(const osh_yaml *y)
     return names[y->kind];
 }
 
-/* Returns the value of an enum that Python's yaml wrote as !!python/object/apply:... [value].
- * Returns y if y is no such enum. */
+/* Returns the value of an enum, which Python's yaml module writes as !!python/object/apply:...
+ * [value]. Returns y if y is not such an enum. */
 static const osh_yaml *yaml_plain(const osh_yaml *y)
 {
     return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
@@ -60,8 +60,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
     return OSH_OK;
 }
 
-/* Sets *out to the index of y's text in the NULL-terminated list `names`, ignoring case. Fails if
- * `names` does not contain the text; the error message lists all names. */
+/* Sets *out to the index of the text of y in the list `names`, which NULL ends. Ignores case. Fails
+ * if the text is not in the list; the error message lists all names. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {
@@ -77,7 +77,7 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return yaml_bad(cx, y, what, key, want);
 }
 
-/* Reads the name of an observer. The case of the letters is ignored, as in LLM Compressor. */
+/* Reads the name of an observer, and ignores its case, as LLM Compressor does. */
 static osh_status recipe_set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key,
                                       const char *what)
 {
@@ -117,13 +117,13 @@ done:
     return rc;
 }
 
-/* Returns the text of y in the form that osh_q_args_set reads, or NULL for null. `buf` is memory
- * for the text. */
+/* Returns the value of y as the text that osh_q_args_set reads, or NULL for null. `buf`: memory for
+ * the text. */
 static const char *yaml_text_of(const osh_yaml *y, char *buf, size_t cap)
 {
     if (y->kind == OSH_Y_NULL) return NULL;
     if (y->kind == OSH_Y_BOOL) return y->b ? "true" : "false";
-    if (y->kind == OSH_Y_INT) // numbers such as 0x10 and 1_000 are converted to decimal
+    if (y->kind == OSH_Y_INT) // the text may be 0x10 or 1_000, so the number is printed in decimal
         snprintf(buf, cap, "%lld", (long long)y->i);
     else if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT &&
              y->items[1]->kind == OSH_Y_INT)
@@ -163,7 +163,7 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
     osh_status rc = OSH_OK;
     if (!(s->group_name = osh_strdup(cx, name->text)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
-    if (y->kind == OSH_Y_SEQ) { // the group has the form PRESET: [targets]
+    if (y->kind == OSH_Y_SEQ) { // a config group of the form PRESET: [targets]
         OSH_TRY(osh_q_preset(cx, s, name->text));
         OSH_TRY(osh_recipe_strs(cx, &s->targets, y, "targets", what));
         goto done;
@@ -284,7 +284,7 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
         if (map->keys[i]->kind != OSH_Y_STR)
             OSH_TRY(yaml_bad(cx, map->keys[i], what, "group", "a name"));
         OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
-        if (q->scheme) { // the key `scheme` gives the groups the names group_0, group_1, ...
+        if (q->scheme) { // with the key `scheme`, the groups get the names group_0, group_1, ...
             osh_free(cx, m->schemes[i].group_name);
             if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i)))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
@@ -301,8 +301,8 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    // True if the recipe names an observer. If the recipe names none, the observer in config.json
-    // is null, as in LLM Compressor, and scales are found with minmax.
+    // True if the recipe names an observer. If it names none, the observer in config.json is null,
+    // as in LLM Compressor, and minmax finds the scales.
     bool named = false;
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
@@ -330,13 +330,13 @@ done:
     return rc;
 }
 
-/* Reads a candidate that is the name of a preset. The candidate gets the observers of the
+/* Reads a candidate of a survey that is the name of a preset. It gets the observers of the
  * modifier. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // the strings of s are views, so s is not freed
+    osh_q_scheme s = {0}; // not freed, because its strings are views
     rc = osh_q_preset(cx, &s, y->text);
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;
@@ -353,7 +353,7 @@ done:
     return rc;
 }
 
-/* Reads the list of candidates: numbers of bits in ascending order, then names of presets. */
+/* Reads the candidates of a survey: numbers of bits in ascending order, then names of presets. */
 static osh_status read_candidates(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q,
                                   const char *what)
 {
@@ -432,7 +432,7 @@ osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
     OSH_NEW(cx, m->target_scheme, n);
     for (size_t i = 0; i < m->n_schemes; i++)
         for (size_t t = 0; t < m->schemes[i].targets.n; t++) {
-            // a target that occurs twice belongs to the later group, as in a Python dict
+            // if a target occurs twice, it belongs to the later group, as in a Python dict
             size_t at = k;
             for (size_t p = 0; p < k; p++)
                 if (!strcmp(all[p], m->schemes[i].targets.items[t])) at = p;

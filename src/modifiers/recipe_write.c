@@ -1,4 +1,4 @@
-/* recipe_write.c - writes the text of a recipe in which new config groups replace the groups of the
+/* recipe_write.c - writes the text of a recipe in which new config groups replace those of the
  * original text. Stages, modifiers, other keys and their order do not change. Comments are lost. */
 #include <string.h>
 
@@ -10,13 +10,13 @@ typedef struct writer {
     const osh_recipe *r;
     const osh_recipe_group *groups;
     size_t n;
-    int more_of;      // index of the modifier to which a line is added; -1: none
-    const char *more; // view: the line that is added
+    int more_of;      // index of the modifier that gets an additional line; -1: none
+    const char *more; // view: the additional line
     size_t at; // index of the modifier that is written next
 } writer;
 
-/* Writes a value in flow style. An enum that Python's yaml module wrote as a list with a tag is
- * written as a plain value. */
+/* Writes a YAML value on one line (flow style). An enum, which Python's yaml module writes as a
+ * list with a tag, becomes a plain value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
@@ -37,7 +37,7 @@ done:
     return rc;
 }
 
-/* Writes a key; the caller then writes the value of the key, a map, on the next lines. */
+/* Writes a key whose value, a map, the caller writes on the next lines. */
 static osh_status put_name(osh_ctx *cx, osh_buf *b, int indent, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -100,7 +100,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    // m is not written, because a later modifier uses its schemes
+    // a modifier is not written if a later modifier uses its schemes
     if (w->groups && m->replaced) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
@@ -111,8 +111,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // if the modifier has no key `ignore`, its ignore list is that of the QuantizationModifier
-    // whose schemes it uses
+    // A modifier without the key `ignore` may have an ignore list: that of the QuantizationModifier
+    // whose schemes it uses.
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -1,6 +1,7 @@
-/* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations"
- * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py, without learning.
- * This file also has QuIPModifier. src/rewrite/rotations.c decides which weights are rotated. */
+/* rotate.c - SpinQuantModifier and QuIPModifier. SpinQuantModifier: Liu et al., "SpinQuant: LLM
+ * Quantization with Learned Rotations" (arXiv 2405.16406), as in
+ * llmcompressor/modifiers/transform/spinquant/base.py, without learning. src/rewrite/rotations.c
+ * decides which weights are rotated. */
 #include "modifiers/rotate.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static const osh_field spinquant_fields[] = {
     {0},
 };
 
-/* Reads a name or a list of names of rotations to a->which. `may` has the OSH_ROTATE_* bits of the
+/* Reads the names of rotations (one name, or a list) into a->which. `may`: OSH_ROTATE_* bits of the
  * rotations that the modifier supports. */
 static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may,
                                  const char *what)
@@ -69,7 +70,7 @@ done:
     return rc;
 }
 
-/* Reads keys that both modifiers have. Fails for values that are not supported. */
+/* Reads a key that SpinQuantModifier and QuIPModifier have. Fails if its value is not supported. */
 static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v,
                              bool *known, const char *what)
 {
@@ -77,7 +78,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // `true` is an error: LLM Compressor does not support this value for these keys either
+    // `true` is an error, because LLM Compressor does not support it for these keys either
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -90,7 +91,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
                      what, v->line, v->column, text);
-        // `precision` is the dtype of the stored matrices; products are always computed in f64
+        // `precision` is the dtype of stored matrices; products are always computed in f64
         a->f32 = !strcmp(text, "float32");
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
                !strcmp(key, "transform_config")) {
@@ -139,7 +140,7 @@ static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // the key replaces the default values
+    osh_strs_deinit(cx, to); // the value of the key replaces the default values
     return osh_recipe_strs(cx, to, v, key, what);
 }
 

@@ -51,7 +51,7 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
     } else if (!strcmp(key, "num_calibration_steps")) {
-        /* This key has no effect, as in LLM Compressor. */
+        /* the key has no effect, as in LLM Compressor */
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
                     "%s:%d: num_calibration_steps decides nothing: all samples are used; "
@@ -83,8 +83,8 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* Returns x^p as torch computes it for a tensor of dtype dt: p is first rounded to dt (0.8 becomes
- * 0.80078125 in BF16). */
+/* Returns x^p with the roundings of torch for a tensor of dtype dt. torch first rounds p to dt: in
+ * BF16 0.8 becomes 0.80078125. */
 static float power_as_torch(float x, double p, osh_dtype dt)
 {
     return x > 0   ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt)
@@ -134,7 +134,7 @@ const osh_modifier_type osh_modifier_smoothquant = {
     .transform = &smoothquant_transform,
 };
 const osh_modifier_type osh_modifier_log_equalization = {
-    // An older name of SmoothQuantModifier with algorithm log_equalization.
+    // the older name of SmoothQuantModifier with algorithm log_equalization
     .name = "LogarithmicEqualizationModifier",
     .fields = fields,
     .bytes = sizeof(smoothquant),

@@ -59,7 +59,8 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        /* a named scheme (bits is 0) may round inputs in another way than the modifier's scheme */
+        /* a candidate that is a named scheme may round inputs in another way than the modifier's
+         * scheme */
         if (!m->candidates[k].bits) return true;
     return false;
 }
@@ -84,17 +85,16 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-/* Arguments of scan_rows, which computes the loss of a weight under one candidate. */
+/* Arguments of scan_rows, which computes the loss of each row of a weight under one candidate. */
 typedef struct scan {
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    /* Codes of the weight. NULL: the weight counts as 0, so the result is the loss if the weight is
-     * removed. */
+    /* Codes of the weight under the candidate. NULL: computes the loss if all weights were 0. */
     const void *codes;
     const float *cost; // [I]
-    uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
-    float *wide;       // own: [threads, 2, I]
+    uint8_t *decoded;  // own: [threads, I] a dequantized row in the dtype of w
+    float *wide;       // own: [threads, 2, I] the dequantized row and the row of w, in F32
     double *loss;      // own: [O] loss of each row
 } scan;
 
@@ -131,8 +131,9 @@ done:
     return rc;
 }
 
-/* Computes v [I] of the formula above for dynamic inputs with arguments a. diag [I] is the diagonal
- * of H; `peaks` is OSH_STAT_PEAKS, or 0 if unknown. */
+/* Computes v_j [I] of the formula at the top of this file, for inputs that are quantized
+ * dynamically with the arguments a. diag [I]: diagonal of H. peaks: statistic OSH_STAT_PEAKS; 0:
+ * unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)
 {
@@ -152,14 +153,14 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-/* Costs of a squared rounding error in each column; all arrays are own and have I elements. */
+/* For each column of a weight, the cost of a squared rounding error. All arrays are own and have I
+ * elements. */
 typedef struct costs {
-    /* diag and input are NULL if all candidates round inputs in the same way.
-     * weight: c of the formula.
-     * diag: diagonal of H.
-     * input: v of the current candidate. */
+    /* weight: c_j of the formula at the top of this file.
+     * diag: diagonal of H. input: v_j of the current candidate. Both are NULL if all candidates
+     * round inputs in the same way. */
     float *weight, *diag, *input;
-    int n;                        // number of Linears that read the input
+    int n;                        // number of Linears that read the input of the weight
 } costs;
 
 static osh_status candidate_loss(osh_ctx *cx, double *loss, const osh_modifier *m,
@@ -250,7 +251,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             as.scheme = &s;
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
-            // bytes of scales and zero points; `look` already includes the codes
+            // the bytes of scales and zero points, because `look` already includes the codes
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I);
             if (run > peak) peak = run;
         }

@@ -1,28 +1,28 @@
-/* target.h - computes the target of a solve with target 'original'. X is the input of the Linear in
- * the quantized model, and X0 is the input in the original model. The solve approximates W + W S
- * instead of W. The output of W + W S on X is closer to X0 W^T than that of any other weight
+/* target.h - computes the weight that GPTQ approximates with target 'original': W + W S instead of
+ * W. X is the input of the Linear in the quantized model, and X0 is the input in the original
+ * model. The output of W + W S on X is closer to X0 W^T than that of any other weight
  * (ops/gptq_shift.c). */
 #ifndef OSH_TARGET_H
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"
 
-/* Converts d [I, I] (OSH_STAT_SHIFT) to S, in place. u [I, I] is the factor of H, on the device of
- * `d`. perm [I], in host memory, has the index of the column at each position of the solving
- * order. */
+/* Converts d [I, I], the statistic OSH_STAT_SHIFT, to S, in place.
+ * u [I, I]: factor of H, on the device of d.
+ * perm [I], in host memory: index of the column at each position of the solving order. */
 osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const int32_t *perm);
-/* Allocates j->target and sets it to W + W S, where W is the weight of j and S is the matrix s. */
+/* Allocates j->target and sets it to W + W S. W: weight of j. S: the matrix s. */
 osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s);
 void osh_target_free(osh_ctx *cx, osh_linear_job *j);
 static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 {
     return j->target ? j->target : j->w;
 }
-/* Allocates and sets j->params, the scales and zero points for j->target. */
+/* Allocates j->params and sets them to the scales and zero points of j->target. */
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic);
 
 /* The next three functions return upper bounds of bytes: the scratch of osh_target_shift, the size
- * of j->target, and the scratch of osh_target_new. If `device` is true, they return bytes of the
- * device's arena, else of host memory. */
+ * of j->target, and the scratch of osh_target_new. `device` true: bytes in the arena of the device;
+ * false: host bytes. */
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device);
 size_t osh_target_bytes(const osh_linear_job *j, bool device);
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device);

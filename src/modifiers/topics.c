@@ -1,4 +1,4 @@
-/* topics.c - texts of `oneshot help TOPIC`, of at most 40 lines and 80 columns each. */
+/* topics.c - the texts of `oneshot help TOPIC`. Each has at most 40 lines and 80 columns. */
 #include "modifiers/topics.h"
 
 #include <stddef.h>

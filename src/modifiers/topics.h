@@ -1,14 +1,14 @@
-/* topics.h - texts about methods, formats and the program, for `oneshot help TOPIC`. */
+/* topics.h - the texts about methods, formats and the program that `oneshot help TOPIC` prints. */
 #ifndef OSH_TOPICS_H
 #define OSH_TOPICS_H
 
 typedef struct osh_topic {
-    const char *name, *also; // also: another name, or NULL
-    /* does: line about the topic in the list of topics. text: the topic, without a newline at the
-     * end. */
+    const char *name, *also; // also: another name of the topic, or NULL
+    /* does: description of the topic in the list of topics.
+     * text: the whole text, without a newline at the end. */
     const char *does, *text;
 } osh_topic;
-extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table
-/* Returns the topic called `name` (ignoring case), or NULL. */
+extern const osh_topic osh_topics[];            // a topic whose name is NULL ends the table
+/* Returns the topic with the name `name`, ignoring case, or NULL if there is none. */
 const osh_topic *osh_topic_find(const char *name);
 #endif

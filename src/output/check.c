@@ -1,9 +1,9 @@
-/* check.c - reads the output again, and computes checksums of the bytes on the disk. Leaves out
- * tensors that early.c has already checked.
+/* check.c - reads the output again from the disk, and computes the checksums of its tensors. It
+ * leaves out tensors that early.c has already checked.
  *
  * Threads read each shard from front to back in chunks, with direct I/O, so the disk has several
- * requests at a time. Each thread waits until all earlier chunks are added to the checksums, before
- * it adds its own. So the bytes of a tensor are added in order, even if the tensor is in several
+ * requests at a time. Before a thread adds its chunk to the checksums, it waits until all earlier
+ * chunks are added. So the bytes of a tensor are added in order, even if the tensor is in several
  * chunks. */
 #include <stdlib.h>
 #include <string.h>
@@ -18,25 +18,25 @@ typedef struct check check;
 typedef struct reader {
     check *c;          // view
     osh_thread thread; // own
-    uint8_t *room;     // view: this reader's buffer in check.blocks
+    uint8_t *room;     // view: buffer of this reader in check.blocks
 } reader;
 
 struct check {
     const osh_emitter *e; // view
-    uint64_t *sums;       // view: checksums of the output tensors, [n_out]; the result
-    int64_t *order;       // own: output tensors in the order of their bytes in the files
-    XXH3_state_t *state;  // own: state for the tensor order[at]
-    int64_t at; // index in `order` of the tensor to whose checksum bytes are being added
+    uint64_t *sums;       // result, view [n_out]: checksums of the output tensors
+    int64_t *order; // own: indices of the output tensors, in the order of their bytes in the files
+    XXH3_state_t *state;  // own: checksum state of the tensor order[at]
+    int64_t at; // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    /* next: index in `order` of the first tensor of the next chunk.
+    /* next: index in `order` of the tensor with which the next chunk begins.
      * taken: number of bytes of this tensor that are in earlier chunks. */
     int64_t next, taken;
-    /* Makes the threads add chunks to checksums in the order of the files; one ticket for each
-     * chunk. */
+    /* Makes the threads add their chunks to the checksums in the order of the files. Each chunk has
+     * one ticket. */
     osh_turns turns;
     osh_status rc; // status of the first failed chunk, in the order of the chunks in the files
-    const reader *failed; // reader of the failed chunk; NULL: no chunk failed
-    /* Buffers of all readers, in one allocation: the system can then map pages of 2 MiB. */
+    const reader *failed; // reader of the first failed chunk; NULL: no chunk failed
+    /* Buffers of all readers, in one allocation, which the system can map with pages of 2 MiB. */
     void *blocks;         // own
     reader *readers;      // own
     int n_readers;
@@ -44,8 +44,8 @@ struct check {
 
 typedef struct chunk {
     int shard;
-    int64_t ticket, at, n; // bytes [at, at + n) of the file
-    int64_t first;         // index in `order` of the first tensor of the chunk
+    int64_t ticket, at, n; // the chunk is bytes [at, at + n) of the shard
+    int64_t first;         // index in `order` of the first tensor in the chunk
 } chunk;
 
 static int check_by_offset(const void *x, const void *y, void *plan)
@@ -57,20 +57,20 @@ static int check_by_offset(const void *x, const void *y, void *plan)
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
     return (p->manifest.out[a].end > p->manifest.out[b].end) -
-           /* empty tensors are before other tensors with the same offset */
+           /* if tensors have the same offset, empty tensors come first */
            (p->manifest.out[a].end < p->manifest.out[b].end);
 }
 
-/* True if the tensor need not be read: it is empty, or early.c has checked its bytes. */
+/* True if the tensor need not be read: either it is empty, or early.c has checked its bytes. */
 static bool check_has_sum(const check *c, int64_t out)
 {
     const osh_entry *t = &c->e->plan->manifest.out[out];
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
-/* Gets the next chunk: adjacent tensors of a shard, at most OSH_BAND_BYTES. Returns false if no
- * chunk is left or a chunk has failed. If the result is true, sets *rc to OSH_OK, or to the status
- * of an interrupt. */
+/* Gets the next chunk: tensors that are adjacent in a shard, together at most OSH_BAND_BYTES.
+ * Returns false if no chunk is left or if a chunk has failed. If it returns true, *rc is OSH_OK or
+ * the status of an interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
@@ -83,7 +83,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // the chunk ends between two elements
+        if (cut) // ends the chunk between two elements of the tensor
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;
@@ -93,7 +93,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     return k->n;
 }
 
-/* Adds the bytes of a chunk to the checksums of its tensors. All earlier chunks must have been
+/* Adds the bytes of a chunk to the checksums of its tensors. All earlier chunks must already be
  * added. */
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
@@ -128,9 +128,9 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Waits until all earlier chunks are added. Adds the bytes of this chunk to the checksums, and
- * wakes the thread with the next chunk. Must also be called for a chunk that failed, because later
- * chunks wait for it. */
+/* Waits until all earlier chunks are added to the checksums. Then adds the bytes of this chunk, and
+ * wakes the thread that has the next chunk. Must also be called for a chunk that failed, because
+ * later chunks wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;
@@ -180,7 +180,7 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     if (!(c->blocks = osh_alloc(cx, osh_check_blocks(&c->e->plan->budget, most))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read what was written");
     pthread_mutex_init(&c->lock, NULL);
-    /* The lock is held until all readers exist; no reader begins before. */
+    /* no reader begins before all readers exist, because the lock is held until then */
     pthread_mutex_lock(&c->lock);
     for (; c->n_readers < most && !rc; c->n_readers++) {
         c->readers[c->n_readers].c = c;
@@ -188,7 +188,7 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     }
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
-    osh_mem_trim(cx); // returns free memory to the system while the readers work
+    osh_mem_trim(cx); // gives free memory back to the system while the readers work
     for (int i = 0; i < c->n_readers; i++) osh_thread_join(&c->readers[i].thread);
     if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->thread.cx));
     for (int i = 0; i < c->n_readers; i++) osh_thread_close(&c->readers[i].thread);

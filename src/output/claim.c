@@ -1,10 +1,10 @@
-/* claim.c - checks that the directories of the output belong to the run, before the first write
- * and during the run.
+/* claim.c - checks that the directories of the output belong to the run, before the first write and
+ * during the run.
  *
- * If a directory has a file that this program did not make, the run does not touch the file. It
- * fails with the path and the reason. During the run another process or a person may move, remove
- * or replace the open files. Therefore the checks are repeated before the final rename, so that no
- * other files get the output's name. */
+ * If a directory has a file that this program did not make, the run does not touch the file, and
+ * fails with its path and the reason. During the run, another process or a person may move, remove
+ * or replace the open files of the output. So the checks are repeated before the final rename: no
+ * other files may get the name of the output. */
 #include <string.h>
 
 #include "base/inode.h"
@@ -25,7 +25,7 @@ done:
     return rc;
 }
 
-/* Directories of an output; a run creates, replaces and deletes files only in these directories. */
+/* The directories of an output. A run creates, replaces and deletes files only in them. */
 typedef struct places {
     char *final, *partial, *replaced; // own
 } places;
@@ -46,7 +46,7 @@ done:
     return rc;
 }
 
-/* Fails if `path`, which the option `what` names, is inside a directory of the output. */
+/* Fails if `path`, the value of the option `what`, is inside a directory of the output. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};
@@ -54,7 +54,7 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        // the failure is ignored here; opening the file later reports the same error
+        // a failure is ignored here, because opening the file later reports the same error
         if (rc) osh_error_clear(cx);
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
@@ -64,8 +64,8 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
     return OSH_OK;
 }
 
-/* Fails if a file of the model is a link into a directory of the output. Caches of models have such
- * links. */
+/* Fails if a file of the model is a link into a directory of the output. The files of a model can
+ * be links, as in the cache of the Hub. */
 static osh_status claim_model_links(osh_ctx *cx, const places *p, const char *model)
 {
     osh_status rc = OSH_OK;
@@ -151,7 +151,7 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
                  "no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    // the earlier run wrote only its journal, so there is no other file to check
+    // the earlier run wrote nothing but its journal, so there is no other file to check
     if (n == 1 && begun) goto done;
     OSH_TRY(osh_claim_journal(cx, path));
 done:
@@ -206,7 +206,7 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     if (!*is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
-    // an interrupted deletion of the replaced output can leave a directory without files
+    // a directory without files is accepted: its deletion was interrupted
     *is = !n || sum == e->replaced_sum;
 done:
     osh_strings_free(cx, names, n);
@@ -264,8 +264,9 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Called after the rename. If another process has put its own directory at e->partial just before,
- * the rename gave that directory the final name. The function then renames it back and fails. */
+/* Called after the rename to the final name. If another process has put its own directory at
+ * e->partial just before, that directory now has the final name. Then the function renames it back
+ * and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

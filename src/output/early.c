@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-/* A tensor is read again as soon as LAG bytes of later tensors have been written. With a smaller
- * LAG the read would wait for the writeback. */
+/* Number of bytes of later tensors that are written before a tensor is read again. With a smaller
+ * LAG, reading would wait for the writeback. */
 enum { LAG = 32 << 20 };
 
 struct osh_early {
@@ -25,13 +25,15 @@ struct osh_early {
     osh_thread thread;    // own
     pthread_mutex_t lock;
     pthread_cond_t more;
-    int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    /* n: number of queued tensors.
+    /* Own [most]: indices of output tensors, in the order in which they were written. */
+    int64_t *queue;
+    /* n: number of tensors in the queue so far.
      * next: number of tensors that the thread has taken from the queue.
-     * most: capacity of the queue. */
+     * most: largest possible number of tensors in the queue. */
     int64_t n, next, most;
-    int64_t behind;       // number of bytes of the queued tensors that the thread has not yet taken
-    bool *agrees; // own [n_out]: true if the bytes on the disk equal the bytes that were written
+    int64_t behind;       // bytes of the tensors in the queue that the thread has not taken yet
+    /* Own [n_out]: true if the tensor was read again and equals the bytes that were written. */
+    bool *agrees;
     bool made, stop;
 };
 

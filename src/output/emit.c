@@ -1,6 +1,6 @@
 /* emit.c - writes and records output tensors. A tensor is written with pwrite at its planned
- * offset. Its XXH3 checksum goes to the journal, and is compared with the bytes on the disk before
- * the directory gets its final name. */
+ * offset. Its XXH3 checksum goes to the journal. Before the directory gets its final name, the
+ * checksum is compared with the bytes on the disk. */
 #include "output/emit.h"
 
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-/* Number of bytes and of seconds after which a barrier is made. After a crash, the next run checks
+/* A barrier is made after this number of bytes or of seconds. After a crash, the next run checks
  * all work since the last barrier. */
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 };
 
-/* Fails unless the output directory is absent or empty, or may be replaced. */
+/* Fails if the output directory exists, is not empty and may not be replaced. */
 static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -23,7 +23,7 @@ static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
     size_t n = 0;
     if (!osh_dir_exists(e->final)) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
-    if (!n) goto done; // the rename replaces an empty directory
+    if (!n) goto done; // an empty directory is no problem, because the final rename replaces it
     mark = osh_path_join(cx, e->final, OSH_MARK_NAME),
     manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME);
     if (!mark || !manifest) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
@@ -95,7 +95,7 @@ static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, &e->plan->manifest, e->journal);
-    // a kill may interrupt the removal, so it is recorded before it begins
+    // the removal is recorded before it begins, because a kill may interrupt it
     if (!rc && e->journal)
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
@@ -160,7 +160,8 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
     return e->boundary;
 }
 
-/* Makes a barrier if enough bytes were written or enough time has passed since the last one. */
+/* Makes a barrier if enough bytes were written since the last barrier, or enough time has
+ * passed. */
 static osh_status emit_tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
 {
     e->unsynced += n_bytes;
@@ -225,7 +226,7 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    // a survey only measures errors and writes no tensors, so only the result is recorded
+    // a survey writes no tensors, so there is only a result to record
     if (!l->out.n) return emit_record_linear(cx, e, j);
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
@@ -269,7 +270,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
             osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
                 osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed)
-        /* the modifier has already packed the codes; j.packed takes their ownership */
+        /* the modifier has already packed the codes; j.packed becomes their owner */
         j.packed[0] = j.result.codes, j.result.codes = NULL;
     rc = osh_emit_push(cx, e, &j);
     memset(j.packed, 0, sizeof j.packed); // the queued job owns the buffers, also after a failure
@@ -279,7 +280,7 @@ done:
     return rc;
 }
 
-/* Allocates the output tensors of a Linear, which rank 0 sends. */
+/* Allocates memory for the output tensors of a Linear, which this rank gets from rank 0. */
 static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
                                osh_tensor **raw)
 {
@@ -320,8 +321,8 @@ done:
     return rc;
 }
 
-/* Records the checksums of the source tensors that were read and have no record yet. The results so
- * far depend on these tensors. */
+/* Records the checksums of the source tensors that were read since the last such record. The
+ * results so far depend on these tensors. */
 static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -437,8 +438,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
     return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* Records tensors that were written. Marks the shards dirty at the end, because a barrier between
- * the write and the record would clear the mark. */
+/* Records tensors that were written. Marks their shards dirty last, because a barrier between the
+ * write and the record would clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;
@@ -450,7 +451,7 @@ static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_jo
     return changed ? emit_record_changed(cx, e, j->out) : emit_record_copy(cx, e, j->out);
 }
 
-/* Packs, writes and records the tensors of one job. Runs on the emitter's thread. */
+/* Packs, writes and records the tensors of one job, on the emitter's thread. */
 static osh_status emit_do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     switch (j->kind) {

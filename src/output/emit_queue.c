@@ -3,9 +3,10 @@
  *
  * Waiting jobs may use memory up to the plan's peak. An allocation that would exceed the peak waits
  * until a job is done (osh_mem_give). A caller with a new job also waits while the memory in use is
- * above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run had been
- * killed. If the run ends for another reason, it waits for the queue, so no solved result is
- * lost. */
+ * above the peak.
+ *
+ * If a job fails, the run fails, and later jobs are dropped, as if the run had been killed. If the
+ * run ends for another reason, it waits until the queue is empty, so no solved result is lost. */
 
 #include "base/profile.h"
 #include "output/emit_impl.h"
@@ -20,7 +21,7 @@ static void emit_job_deinit(osh_ctx *cx, osh_emit_job *j)
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j->packed[k]);
 }
 
-/* Counts a job that is done. The caller holds the lock. */
+/* Counts job j, which is done. The caller holds the lock. */
 static void queue_count_done(osh_emit_queue *q, const osh_emit_job *j)
 {
     q->n--, q->n_done++;
@@ -56,8 +57,8 @@ static void *queue_writer(void *user)
     return NULL;
 }
 
-/* Waits until a job is done and its memory is free. Returns false if the queue has no jobs. A
- * callback for osh_mem_give. */
+/* Waits until a job is done, so that its memory is free. Returns false if the queue has no jobs. It
+ * is a callback for osh_mem_give. */
 static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;
@@ -105,7 +106,7 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
     *q = (osh_emit_queue){0};
 }
 
-/* Fails with the error of the emitter's thread if a job failed. The caller holds the lock. */
+/* If a job failed, fails with the error of that job. The caller holds the lock. */
 static osh_status queue_failure(osh_ctx *cx, const osh_emit_queue *q)
 {
     return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->thread.cx)) : OSH_OK;

@@ -1,21 +1,23 @@
-/* held.c - counts, for each group of Linears, the bands that are not yet searched for the largest
- * magnitude. Keeps bands that wait to be rounded in slots (buffers of one band each). */
+/* held.c - counts, for each group of Linears that share a global scale, the bands that are not yet
+ * searched for the largest magnitude. Keeps bands that wait to be rounded in slots (buffers of one
+ * band each). */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
-typedef struct looked { // state of the search for the largest magnitude of a Linear
-    /* In the first Linear of a group: number of bands of the group that are not yet searched. */
+typedef struct looked { // how far a Linear is searched for its largest magnitude
+    /* Number of bands in the Linear's group that are not yet searched. Only used in the first
+     * Linear of the group. */
     int64_t left;
-    float amax;   // largest magnitude of the weight so far
+    float amax;   // largest magnitude that was found so far
     int rest;     // number of bands of this Linear that are not yet searched
 } looked;
 
 typedef struct held_slot {
-    int linear;    // index of the Linear of the band; -1: the slot is free
+    int linear;    // index of the Linear whose band is in the slot; -1: the slot is free
     int64_t first; // first row of the band; -1: the band is being read
-    uint8_t *from; // view: rows of the band
+    uint8_t *from; // view: the rows of the band
 } held_slot;
 
 _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with OSH_HELD_SLOT");
@@ -23,17 +25,17 @@ _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with 
 struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
-    looked *of;        // own [linears of the plan]: state of the search of each Linear
-    /* Linears in the order in which they are searched. ~i: this stream searches Linear i but does
-     * not round it. */
+    looked *of;        // own [linears of the plan]: how far each Linear is searched
+    /* Linears in the order in which they are searched. i: this stream also rounds Linear i. ~i:
+     * this stream only searches Linear i. */
     int *which; // own [n]
     int n, next;
-    int64_t n_here;    // number of bands to search in Linears that this stream also rounds
-    int64_t taken;     // number of rows of the current Linear whose search has begun
+    int64_t n_here;    // number of bands left to search in Linears that this stream also rounds
+    int64_t taken; // number of rows of the current Linear that are being searched or are searched
     held_slot *slots;       // own
     /* n_slots: number of all slots.
      * n_free: number of free slots.
-     * n_rounding: number of slots whose band is being rounded. */
+     * n_rounding: number of slots with a band that is being rounded. */
     int n_slots, n_free, n_rounding;
     void *blocks;      // own: memory of all slots
     size_t room;       // size of a slot in bytes
@@ -44,8 +46,8 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds to the list the Linears that share a global scale with `linear`. Leaves out Linears whose
- * largest magnitude is already known or is being searched for. */
+/* Appends the Linears that share a global scale with `linear` to the list of Linears to search.
+ * Leaves out Linears whose largest magnitude is known, and those that are already in the list. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;

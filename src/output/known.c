@@ -1,5 +1,5 @@
-/* known.c - lists the names of files that this program makes; checks and removes files by this
- * list. */
+/* known.c - lists the names of the files that this program makes, and checks and removes files by
+ * this list. */
 #include "output/known.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kin
     return osh_map_put(cx, k->names, name, strlen(name), kind);
 }
 
-/* Adds the files that the program itself makes. If `temporary` is set, also adds the temporary
+/* Adds the files that this program always makes. If `temporary` is true, also adds the temporary
  * names under which they are written, because a killed run may leave such files. */
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
@@ -53,8 +53,9 @@ done:
     return rc;
 }
 
-/* Adds the side files of an earlier run's source, which the identity in that run's journal `was`
- * names. Duplicate keys in the identity are no error, because earlier versions wrote such keys. */
+/* Adds the side files of the source of an earlier run. `was`: journal of that run, whose identity
+ * names them. Duplicate keys in the identity are no error, because earlier versions wrote such
+ * keys. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
@@ -110,7 +111,7 @@ static osh_status known_add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
     return cJSON_IsString(name) ? known_put(cx, k, name->valuestring, LASTING) : OSH_OK;
 }
 
-/* Adds the file of a tensor in the manifest. Has the type of osh_json_taken.item. */
+/* Adds the file that contains a tensor of the manifest. Has the type of osh_json_taken.item. */
 static osh_status known_add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
 {
     return known_add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
@@ -143,7 +144,8 @@ static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *
                                    const char *name, osh_status code)
 {
     osh_inode at = osh_inode_at(path);
-    if (at.kind == OSH_INODE_NONE) return OSH_OK; // another process has removed the file
+    /* Another process has removed the file since the directory was listed. */
+    if (at.kind == OSH_INODE_NONE) return OSH_OK;
     if (known_has(k, name)) {
         if (k->in_place && osh_scratch_is_name(name)) return osh_scratch_check(cx, path);
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
@@ -195,10 +197,10 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
         if (known_has(k, names[i]) && strcmp(names[i], last))
             OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     if (keep_last) goto done;
-    // the file `last` identifies the others, so it is removed after them
+    // the file `last` shows that the others belong to this program, so it is removed after them
     OSH_TRY(osh_dir_sync(cx, dir));
     OSH_TRY(known_remove_file(cx, k, dir, last));
-    rmdir(dir); // rmdir fails if the directory still has a file, which is no error
+    rmdir(dir); // it is no error if rmdir fails because the directory still has a file
 done:
     osh_strings_free(cx, names, n);
     return rc;

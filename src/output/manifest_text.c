@@ -1,5 +1,5 @@
-/* manifest_text.c - writes the manifest from the plan and the checksums of the emitter, and reads
- * it. */
+/* manifest_text.c - writes the manifest from the plan and the emitter's checksums, and reads a
+ * manifest. */
 #include "output/manifest_text.h"
 
 #include <stdio.h>
@@ -25,8 +25,8 @@ static int64_t manifest_source(const osh_manifest *p, int64_t i)
     return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
-/* Returns the rule (the kind of treatment) of output tensor i, and the name of its source
- * tensor. */
+/* Returns the rule of output tensor i, which says how it was made, such as "copied". Sets *source
+ * to the name of its source tensor. */
 static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->out_info[i];
@@ -35,7 +35,7 @@ static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **
     if (o->source < 0 && s == p->match->linears[o->linear].out.bias) return "changed";
     bool kept = o->source < 0 && p->match->linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->match->linears[o->linear].kept)
-        return "quantized"; // a scale of the key or value cache
+        return "quantized"; // the tensor is a scale of cached keys or values
     if (o->source < 0 && !kept)
         return p->match->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(p->rewrites, s) || osh_is_tuned(p, s) ||
@@ -104,7 +104,7 @@ done:
     return rc;
 }
 
-/* Writes the bits of the factors as eight hexadecimal digits each. */
+/* Writes the factors of a fold, with eight hexadecimal digits for the bits of each factor. */
 static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_manifest *p,
                                     const osh_fold *f)
 {
@@ -142,7 +142,7 @@ static osh_status manifest_put_file(osh_ctx *cx, osh_buf *b, const char *dir, co
     uint64_t sum = 0;
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(path)) goto done; // an output with one shard has no index file
+    if (!osh_file_exists(path)) goto done; // an output with only one shard has no index file
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
     OSH_TRY(osh_buf_printf(cx, b, "%s\n    {", *first ? "" : ","));
     *first = false;
@@ -183,9 +183,9 @@ typedef struct writing {
     const osh_emitter *e;
     const osh_result *results;
     osh_file *f; // view
-    int64_t at;  // bytes written to the file so far
-    osh_buf b;   // own: text that is not written to the file yet
-    XXH3_state_t *sum; // own: checksum state of all bytes in the file
+    int64_t at;  // number of bytes that are written to the file so far
+    osh_buf b;   // own: text that is not yet written to the file
+    XXH3_state_t *sum; // own: checksum state of the written bytes
 } writing;
 
 /* The last member of the manifest is the checksum of all bytes before it. */

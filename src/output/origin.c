@@ -1,9 +1,9 @@
-/* origin.c - checks that the source still has the bytes that were read.
+/* origin.c - checks that the source still has the bytes that the run has read.
  *
  * The checksum of each tensor is computed while the tensor is read (io/ckpt_sums.c), and is written
- * to the journal and to the manifest. A shard whose stamp (size, inode, times) is unchanged is not
- * read again. If the stamp has changed, the tensors that were read are read again. If their bytes
- * are the same, the run continues; if they differ, the run fails. */
+ * to the journal and to the manifest. A shard with an unchanged stamp (size, inode, times) is not
+ * read again. In a shard whose stamp has changed, the tensors that the run has read are read again.
+ * If their bytes are the same, the run continues; if not, the run fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ done:
     return rc;
 }
 
-/* Reads a shard of the source again and compares it with the bytes that were read before. If they
- * differ, sets *diff (own) to a text that describes the first difference. If they are equal, sets
- * *diff to NULL and stores the current stamp of the file for later checks. */
+/* Reads shard s of the source again and compares it with the bytes that were read before. If they
+ * differ, sets *diff (own) to a text that describes the first difference. If not, sets *diff to
+ * NULL and stores the current stamp of the shard for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
@@ -43,7 +43,7 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
     const osh_checkpoint *ck = e->plan->in.ck;
     char *diff = NULL; // own
     for (int s = 0; s < ck->n_shards; s++) {
-        osh_stamp now; // stamp of the file on the disk
+        osh_stamp now; // current stamp of the file
         OSH_TRY(osh_path_stamp(cx, &now, osh_container_path(ck->shards[s])));
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
         // waits until the stamp can be trusted
@@ -70,14 +70,15 @@ done:
     return rc;
 }
 
-/* True if `stamps` has the current stamp of shard s, and this stamp is old enough to be trusted. */
+/* True if `stamps` has the current stamp of shard s of the source, and the stamp is old enough to
+ * be trusted. */
 static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
     return !e->stamps[s].fresh &&
            osh_identity_has_stamp(e->id, e->plan->in.ck->shard_names[s], stamps);
 }
 
-/* Reads the last record of stamps in the journal. */
+/* Reads the last record of stamps (OSH_REC_STAMPS) in the journal. */
 static osh_status origin_read_stamps(osh_ctx *cx, cJSON **out, const osh_emitter *e)
 {
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
@@ -114,8 +115,8 @@ done:
     return rc;
 }
 
-/* Stores the checksum that the manifest has for a source tensor, as if the tensor had just been
- * read. Has the type of osh_json_taken.item. */
+/* Stores the checksum of a source tensor from the manifest, as if the tensor had just been read.
+ * Has the type of osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const osh_checkpoint *ck = user;
@@ -135,7 +136,7 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    // clears the checksums, because this run has not read the tensors
+    // forgets the checksums of the manifest, because this run has not read the tensors
     OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck));
 done:
     return rc;

@@ -1,6 +1,6 @@
-/* records.c - writes barriers and void records to the journal. A barrier means that everything
- * recorded before it is on the disk. A void record means that the earlier records of an output
- * tensor do not count. */
+/* records.c - writes barriers and void records to the journal. A barrier means that all earlier
+ * records, and the bytes that they describe, are on the disk. A void record means that the earlier
+ * records of an output tensor do not count. */
 #include <string.h>
 
 #include "base/num.h"
@@ -25,7 +25,7 @@ done:
     return rc;
 }
 
-/* Syncs the files of a rank other than 0. Its records are then ready to be sent. */
+/* Makes a barrier on a rank other than 0: syncs its files, so that its records can be sent. */
 static osh_status barrier_remote(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = osh_edges_flush(cx, e->edges);
@@ -42,13 +42,13 @@ done:
     return rc;
 }
 
-/* Syncs the shards, then writes the record of a barrier. After a failed sync, any page that was
- * written since the last barrier may be lost. A second sync would not report the loss. So a failed
- * sync sets the journal back to the last barrier. */
+/* Syncs the shards, then writes the record of a barrier. After a failed sync, all pages written
+ * since the last barrier may be lost, and a second sync would not report the loss. So a failed sync
+ * sets the journal back to the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     if (e->remote) return barrier_remote(cx, e);
-    // fails if a file of the output was moved, because its bytes would be lost
+    // if a file of the output was moved, its bytes would be lost, so there must be no barrier
     osh_status rc = osh_emit_still_held(cx, e);
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
@@ -123,7 +123,7 @@ done:
 osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text)
 {
     osh_status rc = OSH_OK;
-    char *s = osh_strdup(cx, text), **more = NULL; // own: s
+    char *s = osh_strdup(cx, text), **more = NULL; // s: own
     if (s) more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more);
     if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
     e->fallbacks = more;

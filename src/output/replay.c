@@ -1,5 +1,5 @@
-/* replay.c - applies the records of a journal to the emitter and the results: the records of an
- * earlier run, and the records of other ranks. */
+/* replay.c - applies records to the emitter and the results: the records of an earlier run in the
+ * journal, and the records of other ranks. */
 #include <string.h>
 
 #include "base/num.h"
@@ -10,13 +10,16 @@
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    /* True if the record is after the last barrier. The bytes on the disk must then be checked. */
+    /* True after the last barrier. The bytes that a record describes must then be checked on the
+     * disk. */
     bool verify;
-    int64_t n_bad; // number of records whose bytes were lost
-    bool *lost;    // own [n_out]: true if the bytes were lost, so the record does not count
+    int64_t n_bad; // number of records whose bytes are lost
+    /* Own [n_out]: true if the tensor's bytes are lost, so that its record does not count. */
+    bool *lost;
 } replay;
 
-/* Sets *ok to true if the output tensors [first, first + n) have the recorded checksums. */
+/* Sets *ok to true if output tensors [first, first + n) have the recorded checksums on the disk.
+ * Only reads the tensors if r->verify is true. */
 static osh_status replay_still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
 {
     osh_status rc = OSH_OK;
@@ -30,7 +33,7 @@ done:
     return rc;
 }
 
-/* Records the checksum of a source tensor that an earlier run has read. */
+/* Stores the checksum of a source tensor that an earlier run has read. */
 static osh_status replay_take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
 {
     e->told[tensor] = true;
@@ -90,8 +93,8 @@ done:
     return rc;
 }
 
-/* Stores the checksums that a record has for output tensor i and for its source. Checks whether the
- * tensor is still on the disk. */
+/* Applies a record of a copy, output tensor i. Stores the recorded checksums of the tensor (sum)
+ * and of its source (source). Checks if the bytes of the tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;
@@ -151,13 +154,14 @@ static void replay_take_void(replay *r, osh_reader *in)
     bool tuned =
         e->tuned.kept &&
         (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
-    if (tuned) e->applied = false; // the tensor is written again from the file of tuned tensors
+    /* The tensor will be written again from the file of tuned tensors. */
+    if (tuned) e->applied = false;
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    // the stored activations (e->boundary) are no longer used, so all subgraphs are computed again
+    // the stored activations (e->boundary) no longer count, so all subgraphs are computed again
     // from the token ids
     e->boundary = -1, e->generation = -1;
 }
@@ -191,12 +195,13 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_VOID: replay_take_void(r, &in); break;
     case OSH_REC_SUBGRAPH: replay_take_subgraph(r, &in); break;
     case OSH_REC_SOURCES: OSH_TRY(replay_take_sources(cx, r, &in)); break;
-    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume reads the last stamps
+    /* Not read here: osh_origin_resume reads the last stamps. */
+    case OSH_REC_STAMPS: in.left = 0; break;
     case OSH_REC_BARRIER: break;
     case OSH_REC_RESUMED: r->e->n_resumed++; break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
-    /* The value is skipped, because journal_find_replaced (resume.c) has already read it. */
+    /* journal_find_replaced (resume.c) has already read the value, so it is skipped here */
     case OSH_REC_REPLACED: osh_read_u64(&in); break;
     default: in.bad = true;
     }
@@ -208,7 +213,7 @@ done:
     return rc;
 }
 
-/* Applies a record of another rank. */
+/* Applies a record of another rank to the emitter and the results. */
 static osh_status replay_take_remote(osh_ctx *cx, osh_emitter *e, const osh_journal_record *rec)
 {
     osh_status rc = OSH_OK;
@@ -216,7 +221,7 @@ static osh_status replay_take_remote(osh_ctx *cx, osh_emitter *e, const osh_jour
     bool linear = rec->type == OSH_REC_LINEAR;
     OSH_NEW(cx, r.lost, e->plan->manifest.n_out);
     OSH_TRY(replay_take_record(cx, &r, rec));
-    if (linear) { // the first number of the record is the Linear, as in replay_take_linear
+    if (linear) { // the record begins with the index of the Linear (replay_take_linear)
         osh_reader in = {rec->data, rec->n, false};
         int i = (int)osh_read_u32(&in);
         osh_result *of = &e->results[i];
@@ -246,8 +251,8 @@ done:
     return rc;
 }
 
-/* Writes void records for lost tensors. Without them the next barrier would confirm the lost
- * bytes. */
+/* Writes void records for lost tensors. Without them, the next barrier would declare the lost bytes
+ * to be on the disk. */
 static osh_status replay_record_lost(osh_ctx *cx, const replay *r)
 {
     osh_status rc = OSH_OK;

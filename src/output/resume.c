@@ -1,7 +1,9 @@
-/* resume.c - continues with a partial directory at the end of its journal, or begins a new one.
+/* resume.c - continues with the partial directory of an earlier run at the end of its journal, or
+ * begins a new one.
  *
- * The bytes of records before the last barrier are on the disk. The bytes of later records are read
- * again: after a loss of power, a record may be on the disk while its bytes are lost. */
+ * The bytes that records before the last barrier describe are on the disk. The bytes of later
+ * records are read again, because after a loss of power a record may be on the disk while its bytes
+ * are lost. */
 #include <string.h>
 #include <sys/random.h>
 
@@ -11,11 +13,12 @@
 #include "output/manifest_text.h"
 #include "store/scratch.h"
 
-/* Largest number of shards of an output that are opened for direct I/O. Direct I/O needs a second
- * descriptor for each shard, and a process may have only 1024 descriptors. */
+/* Shards are opened for direct I/O only if an output has at most this number of shards. Direct I/O
+ * needs a second descriptor for each shard, and a process may have only 1024 descriptors. */
 enum { DIRECT_SHARDS = 256 };
 
-/* Removes the partial directory's files that this program made, and its scratch directory. */
+/* Removes the files that this program made from the partial directory, and removes its scratch
+ * directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -25,15 +28,16 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
     OSH_TRY(osh_scratch_remove(cx, scratch));
     OSH_TRY(osh_scratch_remove_ranks(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, &e->plan->manifest, e->journal));
-    if (osh_journal_count(e->journal)) { // marks the records invalid before their files are removed
+    /* The records are marked invalid before their files are removed. */
+    if (osh_journal_count(e->journal)) {
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
     }
     OSH_TRY(
-        /* The journal is kept, because it is locked. */
+        /* The journal stays, because this process has locked it. */
         osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true));
     OSH_TRY(osh_dir_sync(cx, e->partial));
-    // the journal is cleared last, because its identity names the files
+    // the journal is cleared last, because its identity names the other files
     OSH_TRY(osh_journal_clear(cx, e->journal));
 done:
     osh_known_deinit(cx, &k);
@@ -112,7 +116,7 @@ done:
     return rc;
 }
 
-/* Returns the last record of a type; NULL if the journal has none. */
+/* Returns the last record of a type in the journal, or NULL if there is none. */
 static const osh_journal_record *journal_find_record(const osh_journal *j, uint32_t type)
 {
     for (int64_t i = osh_journal_count(j) - 1; i >= 0; i--)
@@ -120,7 +124,7 @@ static const osh_journal_record *journal_find_record(const osh_journal *j, uint3
     return NULL;
 }
 
-/* Returns the value of the last OSH_REC_REPLACED; 0 if the journal has none. */
+/* Returns the value of the last record OSH_REC_REPLACED in the journal, or 0 if there is none. */
 static uint64_t journal_find_replaced(const osh_journal *j)
 {
     const osh_journal_record *rec = journal_find_record(j, OSH_REC_REPLACED);
@@ -128,8 +132,8 @@ static uint64_t journal_find_replaced(const osh_journal *j)
     return rec ? osh_read_u64(&in) : 0;
 }
 
-/* Fails if the journal has the identity of another run. Sets *found to true if it has the identity
- * of this run. */
+/* Fails if the journal has the identity of another run. Sets *found to true if it has that of this
+ * run, and to false if it has no identity. */
 static osh_status resume_check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +161,7 @@ done:
     return rc;
 }
 
-/* Chooses the random number of the run and records it. */
+/* Chooses a random number for the run and records it (OSH_REC_RUN). */
 static osh_status resume_draw_run(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -173,8 +177,8 @@ done:
     return rc;
 }
 
-/* Begins a new partial directory. Syncs the directory first, so that the names of the files are on
- * the disk before a record names them. */
+/* Begins a new partial directory. Syncs the directory first, so that the names of its files are on
+ * the disk before a record depends on them. */
 static osh_status resume_begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -220,8 +224,8 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    // if the value is 0, osh_claim_replaced refuses to remove e->replaced, which may be the only
-    // copy of an old output
+    // If replaced_sum is 0, osh_claim_replaced refuses to remove e->replaced, which may be the only
+    // copy of an old output.
     if (!found) e->replaced_sum = 0;
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
@@ -232,7 +236,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_TRY(resume_open_shards(cx, e));
     OSH_TRY(osh_emit_replay(cx, e, results));
     e->ours = true;
-    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the random number was lost
+    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the run's random number was lost
     for (int s = 0; s < e->plan->manifest.n_shards; s++) e->dirty[s] = true;
     if (!e->complete && osh_emitter_holds_work(e)) {
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_RESUMED, NULL, 0));
@@ -265,8 +269,8 @@ done:
     return rc;
 }
 
-/* Fails if a file in the list `files` of the manifest is missing from the finished output or has
- * another checksum. The tensors of shards are not read; `oneshot verify` reads them. */
+/* Fails if a file in the list `files` of the manifest is missing in the finished output, or has
+ * another checksum. Shards are not read here; `oneshot verify` reads them. */
 static osh_status resume_check_side_files(osh_ctx *cx, const osh_emitter *e, const cJSON *files)
 {
     osh_status rc = OSH_OK;
@@ -298,8 +302,8 @@ done:
     return rc;
 }
 
-/* Completes a rename that was interrupted. If the final directory has a journal, the process ended
- * after the rename and before it removed the journal. */
+/* Completes a rename that was interrupted. A journal in the final directory means that the process
+ * ended after the rename, before it removed the journal. */
 static osh_status resume_finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
-/* seal.c - ends a run: reads the output again and compares it, adds side files, config.json, index,
- * manifest and reports, and gives the directory its final name. Each step can be repeated after an
- * interruption. */
+/* seal.c - ends a run. It reads the output again and compares it, and adds side files, config.json,
+ * index, manifest and reports. Then it gives the directory its final name. Each step can be
+ * repeated after an interruption. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +104,8 @@ done:
     return rc;
 }
 
-/* Writes the list of kept experts if the recipe prunes experts and asks for this list. */
+/* Writes the list of the experts that remain, if the recipe prunes experts and asks for the
+ * list. */
 static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -121,7 +122,7 @@ done:
 }
 
 /* Removes files that killed runs left in the partial directory: temporary files and activations.
- * Fails if an unknown file remains. */
+ * Fails if an unknown file remains there. */
 static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -154,8 +155,8 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
     if (n) OSH_TRY(osh_known_of_output(cx, &k, e->replaced));
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
     OSH_TRY(
-        /* The removal must be on the disk before the journal is removed, because the journal
-         * identifies the old output. */
+        /* The removal must be on the disk before the journal is removed, because only the journal
+         * tells that this directory is an old output. */
         osh_dir_sync_above(cx, e->replaced));
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
         osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make",
@@ -166,8 +167,8 @@ done:
     return rc;
 }
 
-/* Renames the old output to e->replaced. First records the checksum of its manifest in the journal,
- * so that a resumed run recognizes the renamed directory. */
+/* Renames the old output to e->replaced. Before that, records the checksum of its manifest, so that
+ * a process which continues the run recognizes the renamed directory. */
 static osh_status seal_put_aside(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -184,8 +185,8 @@ done:
     return rc;
 }
 
-/* Renames the partial directory to the final name and removes the old output. Removes the journal
- * last: if a final directory has a journal, an earlier step was possibly not done. */
+/* Gives the partial directory the final name, and removes the old output. Removes the journal last:
+ * a final directory with a journal shows that an earlier step may be missing. */
 static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -209,7 +210,7 @@ done:
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    if (e->complete) goto done; // an earlier run has checked the output
+    if (e->complete) goto done; // an earlier process has already checked the output
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
@@ -251,8 +252,8 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_write_report(cx, e, report));
         OSH_TRY(seal_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
-        OSH_TRY(osh_emit_still_held(cx, e)); // the output is checked again after the last writes
-        // the source is checked again, because it may have changed during the seal
+        // output and source are checked again, because they may have changed during the seal
+        OSH_TRY(osh_emit_still_held(cx, e));
         OSH_TRY(osh_emit_check_source(cx, e, false));
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));

@@ -1,7 +1,7 @@
-/* share.c - the emitters of ranks other than 0, and the records that they send to rank 0.
+/* share.c - the emitters of ranks other than 0, and the records that these ranks send to rank 0.
  *
- * A message has records, one after the other: u32 type, u32 n, n bytes of the journal's record
- * (osh_emit_record). A message without records is the last one of its rank. */
+ * A message contains records, one after the other: u32 type, u32 n, n bytes of the journal's record
+ * (osh_emit_record). The last message of a rank contains no records. */
 #include "output/share.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "plan/division.h"
 #include "rewrite/folds.h"
 
-/* Calls the callback `seen` of *s for each Linear that the message records. */
+/* Calls the callback s->seen for each Linear that is recorded in a message. */
 static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sharing *s)
 {
     osh_reader in = {bytes, n, false};
@@ -26,7 +26,8 @@ static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sha
     }
 }
 
-/* Takes one message. Sets *any to false if no message has arrived. */
+/* Takes one message of another rank. If `wait` is true, waits for it. Sets *any to false if there
+ * is none. */
 static osh_status emit_take_message(osh_ctx *cx, osh_emitter *e, const osh_sharing *s, bool wait,
                                     bool *any)
 {
@@ -40,7 +41,7 @@ static osh_status emit_take_message(osh_ctx *cx, osh_emitter *e, const osh_shari
     if (!n) goto done;
     message_tell(cx, bytes, n, s);
     osh_emit_job j = {.kind = OSH_EMIT_REMOTE, .bytes = bytes, .n_bytes = n};
-    bytes = NULL; // the queue owns the bytes, also after a failure
+    bytes = NULL; // the queue becomes the owner of the bytes, also after a failure
     OSH_TRY(osh_emit_push(cx, e, &j));
 done:
     osh_free(cx, bytes);
@@ -49,7 +50,7 @@ done:
 
 /* ---- all ranks ---- */
 
-/* Sends the records whose bytes are on the disk to rank 0. */
+/* Sends rank 0 the records whose bytes are on the disk (e->ready). */
 static osh_status emit_post_ready(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -100,7 +101,7 @@ done:
     return rc;
 }
 
-/* Opens the files of this rank. */
+/* Opens the shards that this rank writes. */
 static osh_status share_open_files(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -110,7 +111,7 @@ done:
     return rc;
 }
 
-/* Makes the emitter of a rank other than 0, without a journal. */
+/* Makes the emitter of a rank other than 0. It has no journal. */
 static osh_status share_join(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results)
 {
     osh_status rc = OSH_OK;
@@ -135,7 +136,7 @@ done:
     return rc;
 }
 
-/* Sends the factors that an earlier run has computed from rank 0 to all ranks. */
+/* Rank 0 sends all ranks the factors of folds that an earlier run has computed. */
 static osh_status share_factors(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +153,7 @@ done:
     return rc;
 }
 
-/* Sends the state of the output, as rank 0 has found it, to all ranks. */
+/* Rank 0 sends all ranks the state of the output, as it is in the partial directory. */
 static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
     osh_status rc = OSH_OK;
@@ -169,7 +170,7 @@ static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
     for (int i = 0; i < p->match.n_linears && e->remote; i++) results[i].done = done[i];
     for (int64_t i = 0; i < p->manifest.n_out && e->remote; i++)
         e->taken[i] = e->written[i] || osh_divide(p).kind != OSH_DIVIDE_FILES;
-    if (osh_divide(p).kind != OSH_DIVIDE_FILES) goto done; // rank 0 writes all files
+    if (osh_divide(p).kind != OSH_DIVIDE_FILES) goto done; // only rank 0 writes files
     OSH_NEW(cx, e->writer, p->manifest.n_shards);
     OSH_TRY(osh_divide_files(cx, e->writer, p, e->written, osh_ranks_n(e->ranks)));
 done:

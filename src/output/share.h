@@ -10,23 +10,23 @@
 #include "output/emit.h"
 #include "ranks/ranks.h"
 
-/* Called by all ranks instead of osh_emitter_new. Only rank 0 creates or continues the partial
- * directory; the other ranks get its results from rank 0. The emitter of another rank writes only
- * the files of that rank. If samples are divided (plan/division.h), rank 0 writes all files, and
- * the emitters of the other ranks write nothing. */
+/* Makes the emitters of all ranks; called by each rank instead of osh_emitter_new. Only rank 0
+ * creates or continues the partial directory; the other ranks get the results in it from rank 0.
+ * Each rank writes only some of the files. If samples are divided (plan/division.h), rank 0 writes
+ * all files, and the other ranks write nothing. */
 osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                              bool *finished);
-/* True if this rank writes the file of the tensor. */
+/* True if this rank writes the file of output tensor `out`. */
 bool osh_emit_is_mine(const osh_emitter *e, int64_t out);
 
-typedef struct osh_sharing { // rank 0 calls `seen` for each Linear that another rank has written
+typedef struct osh_sharing { // callback on rank 0 for each Linear that another rank has written
     void (*seen)(osh_ctx *cx, void *user, int linear, double nmse);
     void *user;
 } osh_sharing;
-/* Called from time to time while tensors are written. Rank 0 takes the records that have arrived;
- * the other ranks send theirs. */
+/* Called from time to time while tensors are written. Rank 0 takes the records that have arrived
+ * from other ranks. The other ranks send their records. */
 osh_status osh_emit_exchange(osh_ctx *cx, osh_emitter *e, const osh_sharing *s);
-/* Called by all ranks when they have written their files. Returns on rank 0 when all records are
- * taken. */
+/* Called by each rank when it has written its files. On rank 0 it returns when the records of all
+ * ranks are taken. */
 osh_status osh_emit_exchange_all(osh_ctx *cx, osh_emitter *e, const osh_sharing *s);
 #endif

@@ -1,5 +1,5 @@
-/* stream.c - starts the workers of a stream (stream_worker.c), and passes finished tensors to the
- * caller. */
+/* stream.c - starts the worker threads of a stream (stream_worker.c), and passes finished tensors
+ * to the caller. */
 #include "output/stream_impl.h"
 
 #include <stdlib.h>
@@ -87,7 +87,8 @@ static osh_status stream_run_workers(osh_ctx *cx, osh_stream *s, const osh_band_
     rc = osh_held_new(cx, &s->held, s->e->plan, s->e->globals, s->ids, s->n);
     if (!rc) s->blocks = osh_alloc(cx, (size_t)most * osh_band_room_blocks(r) + OSH_BLOCK_BYTES);
     if (!rc && !s->blocks) rc = OSH_E_NOMEM;
-    pthread_mutex_lock(&s->lock); // no worker begins before all workers exist
+    /* No worker begins before all workers exist, because the lock is held until then. */
+    pthread_mutex_lock(&s->lock);
     for (; s->n_workers < most && !rc; s->n_workers++) {
         s->workers[s->n_workers].s = s;
         rc = stream_worker_open(cx, &s->workers[s->n_workers], r);
@@ -95,11 +96,12 @@ static osh_status stream_run_workers(osh_ctx *cx, osh_stream *s, const osh_band_
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
     osh_mem_use(cx, old);
-    if (s->last_one) osh_mem_trim(cx); // returns free memory to the system while the disk is busy
+    /* Gives free memory back to the system while the disk is busy. */
+    if (s->last_one) osh_mem_trim(cx);
     osh_status followed = stream_follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->thread.cx));
-    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // the caller can then read the written tensors
+    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // after this, the written tensors can be read
 done:
     for (int i = 0; i < s->n_workers; i++) stream_worker_close(cx, &s->workers[i]);
     osh_item_free(cx, s->now);
@@ -128,8 +130,8 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
 }
 
 /* Compares two output tensors by shard and name, for a sort. A file has one range of bytes for each
- * dtype, in which tensors are sorted by name. So this order writes each range from front to back,
- * and at most one block of each range is incomplete at a time. */
+ * dtype, and the tensors in a range are sorted by name. So the stream writes each range from front
+ * to back, and at most one block of each range is incomplete at a time. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
@@ -138,7 +140,8 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales of Linears for which the stream does not search all bands. */
+/* Finds the global scales of those Linears that the stream does not search itself for their largest
+ * magnitude. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -168,8 +171,8 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(p->budget.schedule, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
-        /* Counts the bands of all Linears that share the global scale. A Linear that an earlier run
-         * wrote counts, too, because its weight must be searched. */
+        /* The stream searches the bands of all Linears that share the global scale, so it needs
+         * room for all of them. This includes Linears that an earlier run wrote. */
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget, joint);
         if (stays > s.largest) s.largest = stays;

@@ -1,4 +1,5 @@
-/* stream_item.c - makes the state of a tensor in a stream, and completes the tensor. */
+/* stream_item.c - makes the state of one tensor in a stream, and completes the tensor when all its
+ * bands are written. */
 #include "output/stream_item.h"
 
 #include "budget/bands.h"
@@ -57,15 +58,15 @@ osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64
         it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }
     it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band
-                          : 1; // an empty tensor is one empty band
+                          : 1; // an empty tensor has one band without rows
     *out = it, it = NULL; // give
 done:
     osh_item_free(cx, it);
     return rc;
 }
 
-/* Writes all tensors of a Linear except tensor 0, whose bands are already written, and records the
- * Linear. */
+/* Writes the tensors of a Linear other than tensor 0, whose bands are already written. Then records
+ * the Linear. */
 static osh_status item_finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +104,8 @@ osh_status osh_item_finish(osh_ctx *cx, osh_emitter *e, osh_item *it)
     if (it->linear >= 0) return item_finish_linear(cx, e, it);
     OSH_TRY(osh_checkpoint_saw(cx, p->in.ck, p->manifest.out_info[it->out].source,
                                it->source ? XXH3_64bits_digest(it->source)
-                                          /* an unchanged copy has the checksum of its source */
+                                          /* the checksum of an unchanged copy is that of its
+                                           * source */
                                           : sum));
     OSH_TRY(osh_emit_written_copy(cx, e, it->out, sum));
 done:

@@ -16,17 +16,17 @@
 
 typedef struct band {
     osh_item *it;
-    int64_t ticket, first, n; // rows [first, first + n) of the tensor
-    size_t n_out;             // number of output bytes
-    const uint8_t *from;      // view: bytes for the checksum of the output
-    const uint8_t *in;        // view: bytes for the checksum of the source
+    int64_t ticket, first, n; // the band is rows [first, first + n) of the tensor
+    size_t n_out;             // number of bytes of the band in the output
+    const uint8_t *from;      // view: bytes that are added to the checksum of the output tensor
+    const uint8_t *in;        // view: bytes that are added to the checksum of the source tensor
     osh_qparams params;       // own
-    int slot; // index of the slot (held.h) that has the rows; -1: the rows must be read
+    int slot; // index of the slot (held.h) that has the rows in memory; -1: the rows must be read
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the index of the Linear whose bands are taken next. Returns -1 if some bands of the
- * current tensor are not taken yet, or if the next tensor in `ids` is no Linear. */
+/* Returns the index of the Linear from which bands will be taken next. Returns -1 if a tensor still
+ * has bands to take, or if the next tensor in `ids` belongs to no Linear. */
 static int stream_next_linear(const osh_stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -46,9 +46,9 @@ static bool stream_has_room(const osh_stream *s, int linear)
            s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
-/* Waits for work. Returns true and sets *look if a band must be searched for its largest magnitude.
- * Returns false if a band can be rounded or copied, or if no band is left. The caller holds the
- * lock. */
+/* Waits until a worker can do something. Returns true and sets *look if a band must be searched for
+ * its largest magnitude. Returns false if a band can be rounded or copied, or if no band is left.
+ * The caller holds the lock. */
 static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look, osh_status *rc)
 {
     while (!stream_is_empty(s) && !(*rc = osh_check_interrupt(cx))) {
@@ -61,9 +61,9 @@ static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look
     return false;
 }
 
-/* Gets the next band. If the band must be searched for its largest magnitude, returns true and sets
- * *look. Otherwise returns false and sets *b to a band to round or copy; b->it is NULL if no band
- * is left. */
+/* Gets the next band for a worker. If the band must be searched for its largest magnitude, returns
+ * true and sets *look. If not, returns false and sets *b to a band to round or copy. b->it is NULL
+ * if no band is left. */
 static bool stream_take(osh_ctx *cx, osh_stream *s, band *b, osh_held_band *look,
                         osh_status *status)
 {
@@ -83,7 +83,7 @@ static bool stream_take(osh_ctx *cx, osh_stream *s, band *b, osh_held_band *look
     if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows)
-        s->now = NULL; // the workers that process the bands now own the tensor
+        s->now = NULL; // all bands are taken, so the workers with these bands own the tensor now
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
@@ -99,11 +99,11 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
                                            : p->manifest.out_info[it->out].source];
 }
 
-typedef struct source_part { // some rows of a source tensor
+typedef struct source_part { // consecutive rows of a source tensor
     const osh_ckpt_tensor *t; // view
-    int64_t first;            // offset of the first byte of the rows in the tensor
-    /* n: number of bytes.
-     * element: alignment in bytes that the first byte needs in memory. */
+    int64_t first;            // offset in the tensor of the first byte of the rows
+    /* n: number of bytes of the rows.
+     * element: size of an element; the rows must be aligned to it in memory. */
     size_t n, element;
 } source_part;
 
@@ -115,8 +115,9 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads the bytes *r of a tensor to `room`, and sets *from to their address in `room`. If the
- * tensor is stored, reads whole blocks of its file, so `room` also gets bytes around *r. */
+/* Reads some rows *r of a tensor to `room`, and sets *from to their address in `room`. If the
+ * tensor is stored, reads whole blocks of its file, so `room` also contains bytes before and after
+ * the rows. */
 static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                    uint8_t *room, uint8_t **from)
 {
@@ -136,7 +137,7 @@ static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const sour
     OSH_TRY(osh_container_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
-        /* The header of the file has an odd length, so the elements are not aligned. */
+        /* The header of the file has an odd length, so the elements would not be aligned. */
         *from = memmove(room, *from, r->n);
 done:
     osh_profile_end(cx, scope);
@@ -151,8 +152,8 @@ static osh_status band_round(osh_ctx *cx, osh_stream_worker *w, band *b, uint8_t
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
-                          /* W must not change, because the checksum of the source is computed from
-                           * it later. */
+                          /* the checksum of the source is computed from w later, so w must not
+                           * change */
                           .keep_w = true,
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
@@ -173,8 +174,8 @@ done:
     return rc;
 }
 
-/* Waits until fewer than osh_threads workers compute. Workers that wait for the disk do not
- * count. */
+/* Waits until fewer than osh_threads workers compute. A worker that waits for the disk does not
+ * compute. */
 static void stream_begin_work(osh_stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -191,8 +192,8 @@ static void stream_end_work(osh_stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads rows and calls stream_begin_work, also after a failure. Decoding is computation, so rows
- * that must be decoded are read after stream_begin_work; other rows are read before it. */
+/* Reads rows and calls stream_begin_work, also after a failure. Rows that must be decoded are read
+ * after stream_begin_work, because decoding is computation. Other rows are read before it. */
 static osh_status worker_read_and_begin(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                         uint8_t *room, uint8_t **from)
 {
@@ -202,7 +203,8 @@ static osh_status worker_read_and_begin(osh_ctx *cx, osh_stream_worker *w, const
     return decoded ? worker_read_part(cx, w, r, room, from) : rc;
 }
 
-/* Rounds, copies or changes the rows of a band. The caller has called stream_begin_work. */
+/* Computes the output of a band: rounds, copies or changes its rows. The caller has called
+ * stream_begin_work. */
 static osh_status band_compute(osh_ctx *cx, osh_stream_worker *w, band *b, uint8_t *from,
                                uint8_t *to)
 {
@@ -230,7 +232,7 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
 }
 
 /* Adds a band to the checksums, errors and scales of its tensor. Sets *from to the bytes to write,
- * *n to their number and *at to their offset in the file. All earlier bands must have been
+ * *n to their number, and *at to their offset in the file. All earlier bands must already be
  * added. */
 static void band_join(const osh_stream_worker *w, band *b, const uint8_t **from, size_t *n,
                       int64_t *at)
@@ -262,7 +264,7 @@ void osh_stream_fail(osh_stream *s, const osh_stream_worker *w, int64_t ticket, 
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits until all earlier bands are added to their tensors. Adds this band to its tensor
+/* Waits until all earlier bands are added to their tensors. Then adds this band to its tensor
  * (band_join), and wakes the worker of the next band. Must also be called for a band that failed,
  * because later bands wait for it. */
 static void band_take_turn(osh_stream_worker *w, band *b, osh_status *rc, const uint8_t **from,

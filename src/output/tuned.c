@@ -1,6 +1,7 @@
-/* tuned.c - writes the file of tuned tensors, and copies the tensors to the shards.
+/* tuned.c - writes the file of tuned tensors, and copies these tensors to the shards. The layouts
+ * of the file and of two records of the journal, in little-endian order:
  *
- *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*      little-endian
+ *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*
  *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,
  *                   XXH3 of the file (0, 0: not kept), (u32 Linear, f64 error of its weight)*
  *   OSH_REC_APPLIED (u64 output tensor, u64 sum)* */
@@ -18,7 +19,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors of the tuned weights, to be written to the record
+    osh_buf errors; // own: errors of the tuned weights, which the record will contain
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }
@@ -66,8 +67,8 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(
-        /* After a barrier, a resumed run does not compare the earlier records with the disk. So
-         * the tuned tensors do not count as lost bytes. */
+        /* A run that continues after this barrier does not compare earlier records with the disk.
+         * So tensors that tuning replaces do not count as lost. */
         osh_emit_barrier(cx, e));
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
@@ -111,7 +112,7 @@ done:
     return rc;
 }
 
-/* Reads a record OSH_REC_TUNED. */
+/* Reads a record OSH_REC_TUNED into the emitter and the results. */
 static void tuned_take_record(osh_emitter *e, osh_reader *in, osh_result *results)
 {
     osh_tuned t = {.known = true,
@@ -186,8 +187,8 @@ done:
     return rc;
 }
 
-/* Copies the tensor whose header is at offset *at of the file to its shard. Moves *at to the next
- * header. */
+/* Copies a tuned tensor from the file to its shard. *at is the offset of its header in the file;
+ * moves *at to the next header. */
 static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at,
                                     osh_buf *record)
 {
@@ -248,7 +249,7 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    // this run does not tune, so the record belongs to another run
+    // the record must belong to another run, because this run does not tune
     if (!e->plan->schedule.tune.steps) {
         in->bad = true;
         goto done;

@@ -1,4 +1,5 @@
-/* turns.c - keeps a list of waiting threads; each thread has its own condition variable. */
+/* turns.c - lets threads wait for their turns. The waiting threads are in a list, and each has its
+ * own condition variable. */
 #include "output/turns.h"
 
 struct osh_turn {

@@ -25,8 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments of a range search that treats each head of a sample like a row of a weight.
- * The search ends for all heads in the same step. */
+/* Returns the arguments of `a` for a range search in which each head of a sample is one row of a
+ * weight. All heads end the search in the same step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -34,8 +34,8 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-/* Counts the values x [n] of one head in the histogram of o. `range`: smallest and largest of these
- * values. */
+/* Adds the values x [n] of one head of a sample to the histogram of o. `range`: smallest and
+ * largest of these values. */
 static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a,
                                const osh_tensor *x, const float range[2])
 {
@@ -76,7 +76,7 @@ osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o,
                                  const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: values of the sample
+    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: the sample, transposed
     int64_t n = osh_tensor_numel(x) / heads;
     size_t size = osh_dtype_bytes(x->dtype);
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
@@ -115,15 +115,16 @@ done:
     return rc;
 }
 
-/* Arguments of second_look_chunk, which makes the second pass over the values of one sample. */
+/* Arguments of second_look_chunk, which computes losses of one sample in the second pass over the
+ * samples. */
 typedef struct looking {
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
-    const uint8_t *at; // [heads, n]
+    const uint8_t *at; // the sample, transposed, [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    /* For each head, a pointer to the losses [candidates] of the sample's group, or NULL if all
-     * values of the head are 0. */
+    /* For each head: the losses [candidates] of the sample's group, to which those of the sample
+     * are added. NULL if all values of the head are 0. */
     double **losses; // view
 } looking;
 
@@ -143,8 +144,8 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Sets *to (view) to the losses [candidates] of the group to which the sample belongs. Sets *to to
- * NULL if all values observed by `o` are 0, because there are then no candidate ranges. */
+/* Sets *to (view) to the losses [candidates] of the group to which the sample belongs. If all
+ * values that `o` observed are 0, there are no candidate ranges, and *to becomes NULL. */
 static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
                                   const osh_act_sample *at)
 {
@@ -169,7 +170,7 @@ osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads
                                  const osh_act_sample *at)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: values of the sample
+    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: the sample, transposed
     looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
                  .candidates = osh_observer_of(a)->candidates(a)};
     OSH_TRY(rows_by_head(cx, &rows, x, heads));
@@ -223,8 +224,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* `range` is the size in bytes of the ranges in osh_act_observe, or of the array `losses` in
-     * osh_act_observe_again. */
+    /* Bytes of the array `range` of osh_act_observe. The array `losses` of osh_act_observe_again
+     * has as many bytes. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
@@ -236,21 +237,21 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // the members `scale` and `zero` are set for static activations only
-    uint8_t *x;      // values in dtype dt, [N, I]
+    osh_q_code code; // The members `scale` and `zero` are only set for static activations.
+    uint8_t *x;      // the activations [N, I] in dtype dt
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // true: scale and zero point are stored; false: they are computed from x
-    /* Scale and zero point of each head (a segment of `seg` columns). NULL: all columns have the
-     * scale and zero point in `code`. */
+    /* Scale and zero point of each head, which has `seg` columns. NULL: the scale and zero point in
+     * `code` are for all columns. */
     const osh_tensor *scales, *zeros; // views
-    /* global scale, by which scales are multiplied before they are rounded to FP8; 0: no global
-     * scale. */
+    /* Global scale (NVFP4). The scale of a group is multiplied by it and then rounded to FP8. 0:
+     * there is no global scale. */
     float global;
 } fake;
 
-enum { CODES = 1024 }; // number of values that are encoded at a time, with their codes on the stack
+enum { CODES = 1024 }; // number of values that are encoded at a time; their codes are on the stack
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {
@@ -296,7 +297,7 @@ done:
     return rc;
 }
 
-/* Fails if a static scale is not positive, or the zero points are not I8. */
+/* Fails if a stored scale of activations is not positive, or if the zero points are not I8. */
 static osh_status check_static(osh_ctx *cx, const osh_tensor *scale, const osh_tensor *zero)
 {
     osh_status rc = OSH_OK;
@@ -353,7 +354,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) {
-        /* Dynamic quantization with strategy tensor: the whole sample has one range. */
+        /* In dynamic quantization, strategy tensor means one range for the whole sample. */
         float lo, hi;
         OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);

@@ -23,7 +23,8 @@ enum { MAX_CONFIG_BYTES = 16 << 20, MAX_RANK = 1 << 20 };
 
 /* ---- the config ---- */
 
-/* True if the key has no effect on the merge, or if this file reads the key. */
+/* True if this program handles the key of adapter_config.json: it reads the key, or the key has no
+ * effect on the merged weights. */
 static bool adapter_knows(const char *key)
 {
     static const char *const known[] = {
@@ -44,7 +45,7 @@ static bool is_unset(const cJSON *v)
            ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
 }
 
-/* Fails unless init_lora_weights leaves the weights of the base model unchanged. */
+/* Fails if init_lora_weights names a method of PEFT that changes the weights of the base model. */
 static osh_status adapter_check_init(osh_ctx *cx, const osh_adapter *a)
 {
     static const char *const same[] = {"gaussian", "eva", "orthogonal"};
@@ -78,8 +79,8 @@ done:
     return rc;
 }
 
-/* The keys of the object `pattern` are patterns of module names. Reads the number of the first key
- * that matches the module by the rules of PEFT. Leaves *out unchanged if no key matches. */
+/* Reads a number from the object `pattern`, whose keys are patterns of module names. The first key
+ * that matches the module by the rules of PEFT decides. Leaves *out unchanged if no key matches. */
 static osh_status adapter_take_pattern(osh_ctx *cx, double *out, const osh_adapter *a,
                                        const char *pattern, const char *module)
 {
@@ -108,7 +109,8 @@ done:
     return rc;
 }
 
-/* Sets w->scaling. Fails if the rank of the stored tensors is not that of the config. */
+/* Sets w->scaling, the factor of the update. Fails if the rank of the stored tensors A and B is not
+ * the rank in the config. */
 static osh_status adapter_scale(osh_ctx *cx, osh_lora *w, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -140,7 +142,8 @@ static bool lora_is_float(const osh_entry *e)
     return e->dtype == OSH_F32 || e->dtype == OSH_BF16 || e->dtype == OSH_F16;
 }
 
-/* Sets *out to the changed weight <module><tail>. Adds the weight to the list if it is new. */
+/* Sets *out to the changed weight with the name <module><tail>. Adds this weight to a->weights if
+ * it is not there yet. */
 static osh_status adapter_weight(osh_ctx *cx, osh_lora **out, osh_adapter *a, const char *module,
                                  size_t n, const char *tail)
 {
@@ -160,7 +163,7 @@ done:
     return rc;
 }
 
-/* Assigns a tensor of the adapter to the weight that the tensor changes. */
+/* Stores tensor e of the adapter in the record of the weight that e changes or replaces. */
 static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
 {
     static const struct { const char *tail; bool embedding, is_b; } tails[] = {
@@ -199,8 +202,8 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    /* A weight with a base_layer tensor may also have A and B; their update is added to the
-     * base_layer tensor. */
+    /* A base_layer tensor may occur together with A and B, whose update is then added to it. All
+     * other tensors that replace a weight may not. */
     if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
@@ -209,8 +212,8 @@ done:
     return rc;
 }
 
-/* Fails if a name in modules_to_save has no saved tensor. A saved tensor belongs to a name if the
- * full name of its module, or of a module that contains this module, ends with the name. */
+/* Fails if the adapter has no tensor for a name in modules_to_save. A tensor belongs to a name if
+ * the full name of its module, or of a module around it, ends with the name. */
 static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
 {
     osh_status rc = OSH_OK;
@@ -280,8 +283,8 @@ void osh_adapter_close(osh_ctx *cx, osh_adapter *a)
 
 /* ---- merging ---- */
 
-/* Finds the unchanged tensor in the checkpoint. Fails if it does not have the dtype and shape that
- * the adapter wants. */
+/* Finds the tensor of the checkpoint that the adapter changes. Fails if its dtype or shape does not
+ * fit the tensors of the adapter. */
 static osh_status lora_bind(osh_ctx *cx, osh_lora *w, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -313,16 +316,17 @@ done:
     return rc;
 }
 
-/* True if A and B give an update with the shape of the weight. If `turned` is true, the update must
- * have the shape of the transposed weight instead. */
+/* True if the product of B and A has the shape of the weight. If `turned` is true, the product must
+ * have the transposed shape of the weight. */
 static bool lora_fits(const osh_lora *w, bool turned)
 {
     const int64_t *s = w->base.e->shape;
     return s[turned ? 1 : 0] == w->b->shape[0] && s[turned ? 0 : 1] == w->a->shape[1];
 }
 
-/* Decides which updates are transposed: those of embeddings, and those of Conv1Ds, which store [in,
- * out]. Like PEFT, decides by the class of the module and ignores fan_in_fan_out. */
+/* Decides which updates are transposed before they are added: those of embeddings and of Conv1Ds,
+ * which store [in, out]. Like PEFT, it looks at the class of the module, and not at
+ * fan_in_fan_out. */
 static osh_status adapter_turn(osh_ctx *cx, osh_adapter *a)
 {
     osh_status rc = OSH_OK;
@@ -342,8 +346,8 @@ done:
     return rc;
 }
 
-/* Makes the tensor of the checkpoint virtual. by[i] becomes the index of the virtual tensor that
- * replaces tensor i. */
+/* Replaces the changed tensor of the checkpoint by a virtual tensor. Tensor i is then replaced by
+ * the virtual tensor with index by[i]. */
 static osh_status lora_replace(osh_ctx *cx, osh_lora *w, osh_checkpoint *ck, int64_t *by)
 {
     osh_status rc = OSH_OK;
@@ -378,7 +382,7 @@ osh_status osh_adapter_merge(osh_ctx *cx, osh_adapter *a, osh_checkpoint *ck)
         OSH_TRY(lora_bind(cx, w, ck));
         if (!w->a) continue;
         size_t n = osh_before_tail(w->name, ".weight");
-        w->name[n] = 0; // cuts off ".weight", because adapter_scale needs the name of the module
+        w->name[n] = 0; // adapter_scale needs the name of the module, without ".weight"
         rc = adapter_scale(cx, w, w->name);
         w->name[n] = '.';
         if (rc) goto done;

@@ -10,10 +10,11 @@ typedef struct osh_adapter osh_adapter;
 osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir);
 void osh_adapter_close(osh_ctx *cx, osh_adapter *a);
 /* Replaces the weights that the adapter changes by virtual tensors. `a` and `ck` must live as long
- * as the virtual tensors are read. */
+ * as these tensors are read. */
 osh_status osh_adapter_merge(osh_ctx *cx, osh_adapter *a, osh_checkpoint *ck);
-/* Returns the largest number of bytes of scratch, with the allocator's overhead, for reading one
- * changed weight. The scratch for reading the unchanged weight is not included. */
+/* Returns the largest number of bytes of scratch for reading one changed weight, with the overhead
+ * of the allocator. It does not include the scratch for reading the unchanged weight. */
 size_t osh_adapter_scratch(const osh_adapter *a);
-int osh_adapter_n_weights(const osh_adapter *a); // returns the number of changed tensors
+/* Returns the number of tensors that the adapter changes. */
+int osh_adapter_n_weights(const osh_adapter *a);
 #endif

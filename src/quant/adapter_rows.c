@@ -18,16 +18,17 @@
 
 enum { ROWS = 64 }; // number of rows that are computed together
 
-typedef struct lora_room { // memory for ROWS rows
-    char *block;           // own, contains all arrays
-    float *q, *p;          // [r, C], [ROWS, r]
-    float *base, *sum;     // [C], [C]
-    char *raw;             // one row of Q or of an update, or ROWS rows of P, in a stored dtype
+typedef struct lora_room { // scratch for computing ROWS rows of a changed weight
+    char *block;           // own: one allocation that contains the arrays below
+    float *q, *p; // Q [r, C] of the formula at the top of this file, and ROWS rows of P [ROWS, r].
+    float *base, *sum;     // one row of the unchanged weight, and of its update, [C]
+    char *raw; // numbers in a stored dtype: one row of Q or of an update, or ROWS rows of P
 } lora_room;
 
 static int64_t lora_rank(const osh_lora *w) { return w->a ? w->a->shape[0] : 0; }
 
-/* Returns the bytes of the block. If `room` is not NULL, divides room->block among the arrays. */
+/* Returns the bytes of room->block. If `room` is not NULL, sets the arrays of `room` to parts of
+ * this block. */
 static size_t lora_divide(lora_room *room, const osh_lora *w)
 {
     int64_t r = lora_rank(w), C = osh_ckpt_columns(w->base.e);
@@ -42,13 +43,14 @@ static size_t lora_divide(lora_room *room, const osh_lora *w)
     return (size_t)((r * C + ROWS * r + 2 * C + raw) * 4);
 }
 
-size_t osh_lora_bytes(const osh_lora *w) // includes a buffer for direct reads
+size_t osh_lora_bytes(const osh_lora *w) // includes the buffer of a direct read (O_DIRECT)
 {
     return osh_mem_gross(lora_divide(NULL, w)) +
            osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
 }
 
-/* Reads Q, and fails if it has a number that is not finite. */
+/* Reads the matrix Q of the formula at the top of this file. Fails if a number in Q is not
+ * finite. */
 static osh_status lora_read_q(osh_ctx *cx, lora_room *room, const osh_lora *w)
 {
     osh_status rc = OSH_OK;
@@ -67,7 +69,8 @@ done:
     return rc;
 }
 
-/* Adds the update to rows [first, first + n) in `to`; n is at most ROWS. */
+/* Adds the update to rows [first, first + n) of the weight, which are in `to`. n is at most
+ * ROWS. */
 static osh_status lora_add(osh_ctx *cx, char *to, lora_room *room, const osh_lora *w,
                            int64_t first, int64_t n)
 {

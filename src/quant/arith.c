@@ -60,8 +60,8 @@ done:
     return rc;
 }
 
-/* Layout of the scales of w [O, I]: w[r, c] has the scale with index r / band * per_band + c /
- * seg. */
+/* The layout of the scales of a weight w [O, I]: element w[r, c] has the scale with index
+ * r / band * per_band + c / seg. */
 typedef struct grid {
     int64_t O, I, band, seg, per_band;
 } grid;
@@ -74,7 +74,7 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
 }
 
 /* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, qmin -
- * rnd(mn / s) is not rounded. The reference omits this rounding for 0-dimensional tensors, which
+ * rnd(mn / s) is not rounded. The reference does not round it for 0-dimensional tensors, which
  * occur in dynamic quantization with strategy tensor. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
@@ -133,8 +133,9 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* Arguments of the functions that process one chunk of rows of the weight w. A chunk consists of
- * whole bands (rows that share scales). If all rows are one band, a chunk is some of its rows. */
+/* Arguments of the functions that process some rows (a chunk) of the weight w. A chunk consists of
+ * whole bands, which are rows that share scales. If all rows share scales, a chunk is a part of the
+ * only band. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
@@ -142,16 +143,16 @@ typedef struct job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    /* True: scales are computed after the ranges of all chunks are known; false: each chunk
-     * computes its scales. */
+    /* True: scales are computed when the ranges of all chunks are known. False: each chunk computes
+     * its scales. */
     bool whole;
     const uint8_t *w; // [O, I]
-    /* Smallest and largest value of each range, [scales]. With strategy tensor: of each chunk,
+    /* Smallest and largest value for each scale, [scales]. With strategy tensor: for each chunk,
      * [chunks]. */
     float *min, *max;
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
-    osh_tensor *out; // output of decoding
+    osh_tensor *out; // tensor to which codes are decoded
     const char *what;
 } job;
 
@@ -176,7 +177,7 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     osh_q_widen(min, max, lo, hi);
 }
 
-/* Rounds the ranges with index in [first, last) to j->dt. Fails if a range is not finite. */
+/* Rounds the ranges with indices [first, last) to j->dt. Fails if a range is not finite. */
 static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
@@ -189,7 +190,7 @@ static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t
     return OSH_OK;
 }
 
-/* Computes the scales and zero points with index in [first, last) from their ranges. */
+/* Computes the scales and zero points with indices [first, last) from their ranges. */
 static void params_of(const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last && j->p->global; i++)
@@ -209,8 +210,8 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t first = chunk * j->chunk_rows,
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
-    /* True if all segments (elements of a row that share a scale) have one length, and each has its
-     * own range. */
+    /* True if the fast loop can be used: all segments (elements of a row that share a scale) have
+     * equal length, and each segment has a range of its own. */
     bool even = g->band == 1 && g->I % g->seg == 0 && j->a->strategy != OSH_Q_TENSOR;
     if (even)
         j->k->ranges(j->min + first * g->per_band, j->max + first * g->per_band,
@@ -222,8 +223,7 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    // the caller computes the scales later, from the joined ranges of all chunks or from searched
-    // ranges
+    // the caller computes the scales later, from the ranges of all chunks or from searched ranges
     if (j->whole) return OSH_OK;
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
@@ -317,7 +317,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            // checked again, because the search can make a range larger
+            // the range was finite before, but a search can make it larger
             if (!isfinite(j.min[i]) || !isfinite(j.max[i]))
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
@@ -347,8 +347,8 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Fails if the arrays of `p` do not have the shapes for a weight [O, I]. Without this check later
- * reads could be out of bounds. */
+/* Fails if the scales and zero points in `p` do not have the shapes for a weight [O, I]. Without
+ * this check, later reads could be out of bounds. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {
@@ -377,7 +377,7 @@ done:
     return rc;
 }
 
-/* Gets the scales and zero points at [at, at + n), n <= OSH_Q_RUN, as f32. */
+/* Gets the scales and zero points with indices [at, at + n) as f32. n is at most OSH_Q_RUN. */
 static void params_get(float *scale, float *zero, const osh_qparams *p, int64_t at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -386,22 +386,22 @@ static void params_get(float *scale, float *zero, const osh_qparams *p, int64_t 
     }
 }
 
-typedef struct coding { // state of the computation of codes, row by row
+typedef struct coding { // arguments of code_row, which encodes or decodes one row
     const osh_q_kernels *k;
     const osh_qparams *p;
     osh_q_code q;
     osh_dtype dt;
-    const uint8_t *w; // weights that are encoded; NULL: codes are decoded to `out`
+    const uint8_t *w; // weights to encode; NULL: codes are decoded to `out`
     uint8_t *codes, *out;
 } coding;
 
-/* Encodes or decodes row r. The row consists of runs of segments of equal length, and may end with
- * a shorter segment. `row` is the index of the row's first element in the arrays of c. */
+/* Encodes or decodes row r of a weight. `row`: index of the first element of the row in the arrays
+ * of c. The row consists of segments, each with its own scale; the last segment may be shorter. */
 static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
     float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
     for (int64_t s = 0, n; s < g->per_band; s += n) {
-        int64_t full = g->I / g->seg - s; // segments of full length from s on
+        int64_t full = g->I / g->seg - s; // number of segments of full length from segment s on
         n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
         params_get(scale, zero, c->p, r / g->band * g->per_band + s, n);
         osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};

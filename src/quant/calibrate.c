@@ -1,5 +1,5 @@
-/* calibrate.c - computes the quantization error of a range from values or from a histogram, and
- * chooses ranges. */
+/* calibrate.c - chooses the range of values from a histogram. Computes the quantization error of a
+ * range from the histogram or from the values. */
 #include "quant/calibrate.h"
 #include "quant/kernels.h"
 
@@ -16,8 +16,8 @@ static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
     return code;
 }
 
-/* Returns the sum of count |x - dq(x)|^power over n <= PIECE values. `counts` NULL: all counts are
- * 1. */
+/* Returns the sum of counts[i] |x[i] - dq(x[i])|^power over n <= PIECE values x. dq: quantizes and
+ * dequantizes. `counts` NULL: all counts are 1. */
 static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code,
                          int power)
 {
@@ -34,8 +34,9 @@ static double piece_loss(const float *x, const double *counts, int64_t n, const 
     return loss;
 }
 
-/* Returns the loss of the range [lo, hi]: the sum over all bins of count |c - dq(c)|^power, with c
- * the middle of the bin. Scale and zero point are computed in F32. */
+/* Returns the loss of the range [lo, hi]: the sum over all bins of count |c - dq(c)|^power. c is
+ * the middle of the bin, and dq quantizes and dequantizes it. Scale and zero point are computed in
+ * F32. */
 static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
                              int power)
 {
@@ -43,7 +44,8 @@ static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double
     float x[PIECE];
     double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
-        for (; m < PIECE && at < h->n; at++) { // skips empty bins, because most bins are empty
+        /* Most bins have no values, so these bins are skipped. */
+        for (; m < PIECE && at < h->n; at++) {
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);
         }
@@ -92,7 +94,7 @@ void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, co
     double cut = (100 - percentile) / 200;
     if (a->symmetric) {
         *hi = osh_histogram_edge(h, percentile / 100, true);
-        if (*hi < h->width) *hi = h->width; // makes the range contain at least one bin
+        if (*hi < h->width) *hi = h->width; // the range must contain at least one bin
         *lo = -*hi;
     } else {
         *lo = osh_histogram_edge(h, cut, false);

@@ -1,7 +1,7 @@
 /* config_print.c - prints the JSON text of quantization_config as LLM Compressor prints it after
- * calibration (compressed-tensors 0.19.0). Every key is written, also keys with the value null.
+ * calibration (compressed-tensors 0.19.0). It writes every key, also keys with the value null.
  * osh_json_print sorts the keys at every level, also group names ("group_10" before "group_2"). The
- * text is indented by two more levels, because the value is at depth 1 of config.json. */
+ * text is indented by two more levels, because it is a value at depth 1 of config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "quant/observer.h"
 #include "quant/scheme.h"
 
-/* Adds `item` to `to` and takes ownership of `item`. Returns false if `item` is NULL (out of
- * memory) or cannot be added, so that calls can be chained with &&. */
+/* Adds `item` to the object `to` under `key`, and takes ownership of `item`. Returns false if
+ * `item` is NULL (out of memory) or cannot be added, so that callers can chain calls with &&. */
 static bool config_add(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
@@ -53,7 +53,7 @@ static cJSON *kwarg_number(const osh_q_kwarg *k)
     if (k->kind == OSH_Q_KWARG_BOOL) return cJSON_CreateBool(k->value != 0);
     if (k->kind == OSH_Q_KWARG_INT || k->value != floor(k->value))
         return cJSON_CreateNumber(k->value);
-    snprintf(text, sizeof text, "%.1f", k->value); // the number 100 is printed as 100.0
+    snprintf(text, sizeof text, "%.1f", k->value); // prints 100 as 100.0
     return cJSON_CreateRaw(text);
 }
 
@@ -101,8 +101,8 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
     return NULL;
 }
 
-/* Returns a copy of a config group of a quantized source. Adds the key `format` to the copy if the
- * group does not have a format. Returns NULL if memory is exhausted. */
+/* Returns a copy of a config group of a quantized source. Adds the key `format` if the group does
+ * not have it. Returns NULL if memory is exhausted. */
 static cJSON *group_again(const cJSON *raw, const char *format)
 {
     cJSON *o = cJSON_Duplicate(raw, 1);
@@ -142,7 +142,7 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
 }
 
 /* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the value of `observer` is
- * null. (In a config group of weights the value is then the default observer.) */
+ * null; in a config group of weights it would be the default observer. */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
@@ -154,7 +154,8 @@ static cJSON *cache_object(const osh_q_args *a)
     return o;
 }
 
-/* Returns the JSON object of ExpertSparsityConfig (compressed-tensors 0.20). */
+/* Returns the JSON object ExpertSparsityConfig (compressed-tensors 0.20), which has the number of
+ * experts of each layer. */
 static cJSON *experts_object(const osh_q_beside *b)
 {
     cJSON *o = cJSON_CreateObject(), *counts = cJSON_CreateArray(); // own
@@ -194,7 +195,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
         const osh_format *f = NULL; // storage format; view of a row of osh_formats
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
-        // a config group for attention has no effect on the keys of the top level
+        // the keys of the top level do not depend on config groups for attention
         if (osh_q_of_attention(&schemes[i])) {
             ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                             group_object(&schemes[i], "dense"));

@@ -1,5 +1,5 @@
-/* format.c - chooses the storage format of a scheme (compressed_tensors/compressors/format.py).
- * Also contains helper functions that all formats use. */
+/* format.c - chooses the storage format of a scheme (compressed_tensors/compressors/format.py), and
+ * contains functions that all formats use. */
 #include "quant/format.h"
 #include "quant/formats/common.h"
 
@@ -128,7 +128,8 @@ static void format_shape_text(char *to, size_t room, int ndim, const int64_t *sh
     if (at < room) snprintf(to + at, room - at, "]");
 }
 
-/* True if `want` is a scale that may have any of the dtypes F32, BF16 and F16. */
+/* True if the tensor `want` is a scale. A stored scale may be F32, BF16 or F16, whatever its dtype
+ * in `want`. */
 static bool any_float(const osh_format_tensor *want)
 {
     bool scale =

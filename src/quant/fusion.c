@@ -1,8 +1,8 @@
 /* fusion.c - finds the fused layer of vLLM to which a Linear belongs, by module name and model
- * type. The rows are packed_modules_mapping, stacked_params_mapping and orig_to_new_stacked of the
- * model classes of vLLM 0.32. The first row that fits decides. The rows of a model type are in its
- * record ("fusions", docs/internals/adding-a-model.md). The rows of a model type precede the rows
- * below, which are for every model. */
+ * type. The rows of the table are packed_modules_mapping, stacked_params_mapping and
+ * orig_to_new_stacked of the model classes of vLLM 0.32. The record of a model type may have more
+ * rows ("fusions", docs/internals/adding-a-model.md), which are tried before the rows of this file.
+ * The first row that fits decides. */
 #include "quant/fusion.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ static const osh_q_fusion fusions[] = {
     {"kv_proj", MERGED, "encoder_attn", 2, 2, {"k_proj", "v_proj"}},
     {NULL, NULL, "encoder_attn", 1, 1, {"q_proj"}},
     {"qkv", QKV, "attn", 3, 3, {"q", "k", "v"}},
-    {"qkv_proj", QKV, NULL, 2, 3, {"q_proj", "k_proj", "v_proj"}}, // keys can also be the values
+    /* Two parts are enough, because in some models the keys are also the values. */
+    {"qkv_proj", QKV, NULL, 2, 3, {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", MERGED, NULL, 2, 2, {"gate_proj", "up_proj"}},
     {"fused_qkv_a_proj", MERGED, NULL, 2, 2, {"q_a_proj", "kv_a_proj_with_mqa"}},
     {"in_proj_qkvz", MERGED, NULL, 2, 2, {"in_proj_qkv", "in_proj_z"}},
@@ -26,8 +27,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
     return (osh_q_family){config->type, config->text_type};
 }
 
-/* True if the parent of `module` has the name `in`. `leaf` points to the part of `module` after the
- * last dot. */
+/* True if the module that contains `module` has the last name `in`. `leaf` points to the part of
+ * `module` after its last dot. */
 static bool stands_in(const char *module, const char *leaf, const char *in)
 {
     size_t n = strlen(in), at = (size_t)(leaf - module);
@@ -35,7 +36,7 @@ static bool stands_in(const char *module, const char *leaf, const char *in)
     return at == n + 1 || leaf[-2 - (ptrdiff_t)n] == '.';
 }
 
-/* True if the row `f` contains the module. */
+/* True if the fused layer `f` contains the module. */
 static bool fusion_fits(const osh_q_fusion *f, const char *module)
 {
     const char *dot = strrchr(module, '.'), *leaf = dot ? dot + 1 : module;
@@ -44,7 +45,8 @@ static bool fusion_fits(const osh_q_fusion *f, const char *module)
     return k < f->n && (!f->in || stands_in(module, leaf, f->in));
 }
 
-/* Reads a row of "fusions", which osh_model_types_check accepts. */
+/* Returns the fused layer that an item of "fusions" describes. osh_model_types_check has accepted
+ * the item. */
 static osh_q_fusion fusion_of(const cJSON *row)
 {
     const cJSON *part, *enough = cJSON_GetObjectItemCaseSensitive(row, "enough");

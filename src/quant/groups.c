@@ -1,10 +1,10 @@
-/* groups.c - finds the config group of a module with one matcher for the targets of all groups. */
+/* groups.c - finds the config group of a module. One matcher contains the targets of all groups. */
 #include "quant/groups.h"
 
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // own: one matcher for the targets of all groups
+    osh_matcher *targets; // own: matches a module with the targets of all config groups
     int *group;           // own: index of the config group of each target
 };
 
@@ -12,7 +12,7 @@ osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_groups *g = NULL;     // own
-    const char **all = NULL;  // targets of all groups; the array is own, its items are views
+    const char **all = NULL;  // own array of views: the targets of all config groups
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++) n += c->schemes[i].targets.n;
     OSH_NEW(cx, g, 1);

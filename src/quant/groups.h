@@ -1,6 +1,6 @@
-/* groups.h - finds the config group of a module. Over the targets of all groups, an exact name has
- * precedence over a regex, and a regex over a class (compressed_tensors/utils/match.py,
- * match_targets). */
+/* groups.h - finds the config group of a module by the targets of all groups. A target that is an
+ * exact name has precedence over a regex, and a regex over a class name
+ * (compressed_tensors/utils/match.py, match_targets). */
 #ifndef OSH_GROUPS_H
 #define OSH_GROUPS_H
 #include "quant/scheme.h"
@@ -8,7 +8,8 @@
 typedef struct osh_groups osh_groups;
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c);
 void osh_groups_free(osh_ctx *cx, osh_groups *g);
-/* Sets *group to the index of the module's config group, or to -1 if no target matches. */
+/* Sets *group to the index of the config group of the module, or to -1 if no target matches the
+ * module. */
 osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module,
                            const char *cls);
 #endif

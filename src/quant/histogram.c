@@ -1,5 +1,5 @@
-/* histogram.c - counts values in bins of equal width. If more bins are needed than allowed, pairs
- * of bins are merged. */
+/* histogram.c - counts values in bins of equal width. If a histogram would need more bins than
+ * allowed, pairs of bins are merged. */
 #include "quant/histogram.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Merges bins 2i and 2i + 1 into bin i, both in `up` (bins for values >= 0) and in `down` (bins for
- * values < 0). The width of a bin doubles. */
+/* Merges bins 2i and 2i + 1 into bin i, which doubles the width of a bin. Does so in `up` (bins for
+ * values >= 0) and in `down` (bins for values < 0). */
 static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
@@ -59,7 +59,7 @@ void osh_histogram_widen(osh_histogram *h, float lo, float hi)
     if (!(h->width > 0)) {
         h->width = most / (double)h->bins;
         h->n = h->bins;
-        h->up[0] = h->total; // all values counted so far are 0, because the width is 0
+        h->up[0] = h->total; // a width of 0 means that all values counted so far are 0
     }
     while (most > h->width * (double)h->n) {
         double more = floor((most - h->width * (double)h->n) / h->width) + 1;
@@ -79,8 +79,8 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
         osh_to_f32(f, from + (size_t)at * osh_dtype_bytes(dt), dt, m);
         for (int64_t i = 0; i < m; i++) {
             double bin = fabs((double)f[i]) / h->width;
-            // The largest value can lie on the upper edge of the last bin; the last bin then counts
-            // this value.
+            // The largest value may lie on the upper edge of the last bin. It is then counted in
+            // the last bin.
             int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1;
             if (f[i] < 0) h->down[b]++;
             else h->up[b]++;

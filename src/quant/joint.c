@@ -1,5 +1,5 @@
-/* joint.c - repeats the loader of gpt-oss experts in vLLM 0.32 (models/gpt_oss.py). This loader
- * copies weight_packed, weight_scale and bias, and ignores zero points and global scales. */
+/* joint.c - repeats the rules of vLLM 0.32 for loading the experts of gpt-oss (models/gpt_oss.py).
+ * vLLM copies weight_packed, weight_scale and bias, and ignores zero points and global scales. */
 #include "quant/joint.h"
 
 #include <string.h>

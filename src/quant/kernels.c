@@ -37,14 +37,15 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    // `top`: exponent of the largest code; 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8.
+    // top: exponent of the largest code. The largest codes are 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2 and
+    // 448 = 1.75 * 2^8.
     int top = a->bits == 8 ? 8 : 2;
-    // A significand of at least 1.9375 (FP6) or 1.75 (other types) rounds up to the next power of
-    // two.
+    // A significand of at least 1.9375 (FP6) or 1.75 (other types) is rounded up to the next power
+    // of two.
     int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    // if the power of two is below the range of F16, s is 0 and is replaced by 1
+    // s is 0 if the power of two is below the range of F16; the scale is then 1
     return s == 0 ? 1 : s;
 }
 
@@ -53,7 +54,7 @@ uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
     float amax = -min > max ? -min : max,
           s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
     uint8_t code = osh_fp8_of_f32(s > 448 ? 448 : s);
-    return code ? code : 0x20; // a scale of 0 is replaced by 0.125, whose code is 0x20
+    return code ? code : 0x20; // a scale of 0 is replaced by 0.125, which has the code 0x20
 }
 
 float osh_q_global_scale(float amax, osh_dtype dt)
@@ -71,8 +72,8 @@ static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
     return ((const float *)x)[i];
 }
 
-/* Converts the bits of floats to integers with the order of the floats, and back. In the order of
- * these integers, NaNs are below or above all other values. */
+/* Converts the bits of a float to an integer, and back. The integers have the order of the floats,
+ * with NaNs below or above all other values. */
 static inline int16_t key16(uint16_t u)
 {
     return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
@@ -118,8 +119,8 @@ static void ranges_c(float *min, float *max, const void *x, osh_dtype dt, int64_
     }
 }
 
-/* Rounds y to E2M1 and returns the code. Ties go to the even index. A negative number that is
- * rounded to 0 has the code of -0; -0 itself has the code of +0. */
+/* Returns the E2M1 code nearest to y, ties to the even index. A negative y that is rounded to 0 has
+ * the code of -0. The code of -0 itself is that of +0. */
 static uint8_t fp4_of_f32(float y)
 {
     float a = y < 0 ? -y : y;
@@ -128,9 +129,8 @@ static uint8_t fp4_of_f32(float y)
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
-/* Rounds |y| to E2M3 and returns the code, with the sign bit if `negative` is true. The distance
- * between codes is 1/8 below 2, 1/4 below 4, and 1/2 up to 7.5. So there are 8 codes in each
- * binade. */
+/* Returns the E2M3 code nearest to |y|, with the sign bit if `negative` is true. The distance
+ * between values is 1/8 below 2, 1/4 below 4, and 1/2 up to 7.5, so each binade has 8 codes. */
 static uint8_t fp6_of_f32(float y, bool negative)
 {
     float a = fabsf(y);
@@ -142,8 +142,8 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
-        // The addition is also needed for a zero point of 0: as in the reference, it changes -0 to
-        // +0.
+        // The addition also matters for a zero point of 0: it changes -0 to +0, as in the
+        // reference.
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
@@ -160,7 +160,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
                   : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
-        /* q - zero has at most 8 significant bits, so the difference is exact in every dtype. */
+        /* q - zero has at most 8 significant bits, so it is exact in every dtype */
         q = (q - c->zero) * c->scale;
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
@@ -207,7 +207,7 @@ static void decode_run_c(void *y, osh_dtype dt, const uint8_t *codes, const osh_
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    // number of independent partial sums, so that no addition waits for the previous one
+    // number of independent partial sums; additions to different sums do not wait for each other
     enum { LANES = 8 };
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
@@ -221,7 +221,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // 0 parameters are computed here, so the caller in arith.c computes all of them
+    return 0; // nothing is computed here, so the caller in arith.c computes all parameters
 }
 
 const osh_q_kernels osh_q_kernels_c = {

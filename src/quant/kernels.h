@@ -1,96 +1,102 @@
-/* kernels.h - declares the loops over the elements of a row segment: range, encode, decode, error.
- * This header is only for src/quant. A segment is n elements of a row that share scale and zero
- * point. There are three implementations with the same bytes: plain C, which defines the results,
- * AVX2 and AVX-512. tests/unit/test_arith.c compares them. */
+/* kernels.h - declares the loops over the elements of a segment: range, encode, decode, error. A
+ * segment is n elements of a row that share scale and zero point. This header is only for
+ * src/quant. There are three implementations with the same bytes: plain C, which defines the
+ * results, AVX2 and AVX-512. tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
 
-/* Kinds of codes. INT: two's complement. FP8: E4M3. FP4: E2M1 in the low 4 bits: sign, then an
- * index into 0 .5 1 1.5 2 3 4 6. FP6: E2M3 in the low 6 bits: sign, then an index into 0 .125 ...
- * 1.875, 2 2.25 ... 3.75, 4 4.5 ... 7.5. */
+/* Kinds of codes.
+ * INT: whole numbers in two's complement.
+ * FP8: E4M3.
+ * FP4: E2M1 in the low 4 bits: sign, then an index into 0 .5 1 1.5 2 3 4 6.
+ * FP6: E2M3 in the low 6 bits: sign, then an index into 0 .125 ... 1.875, 2 2.25 ... 3.75, 4 4.5
+ * ... 7.5. */
 typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP6, OSH_Q_CODE_FP4 } osh_q_code_kind;
-typedef struct osh_q_code { // parameters for encoding and decoding a segment
-    float scale, zero;      // zero is 0 if the quantization is symmetric
+typedef struct osh_q_code { // how the elements of one segment are encoded and decoded
+    float scale, zero;      // zero: zero point, 0 if the quantization is symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    /* Dtype to which w / scale and w / scale + zero are rounded; OSH_F32 means no rounding. */
+    /* Dtype to which w / scale, and then w / scale + zero, are rounded. OSH_F32: they are not
+     * rounded. */
     osh_dtype round;
 } osh_q_code;
 
-typedef struct osh_q_run { // consecutive segments of one length, each with its own scale and zero
-    int64_t seg, n;           // seg: elements of a segment; n: segments
-    const float *scale, *zero; // views [n]
+/* Consecutive segments of equal length, each with its own scale and zero point. */
+typedef struct osh_q_run {
+    int64_t seg, n;           // seg: number of elements of a segment; n: number of segments
+    const float *scale, *zero; // views [n]: scale and zero point of each segment
 } osh_q_run;
-enum { OSH_Q_RUN = 64 }; // most segments of a run
+enum { OSH_Q_RUN = 64 }; // largest number of segments of a run
 
-typedef struct osh_q_scale_rule { // arguments of the conversion of a range to scale and zero point
+typedef struct osh_q_scale_rule { // how a range is converted to a scale and a zero point
     float qmin, qmax;
     bool symmetric;
-    /* dt: dtype of the scale.
-     * step: dtype to which intermediate results are rounded. */
+    /* dt: dtype of the scale. step: dtype to which each step of the computation is rounded. */
     osh_dtype dt, step;
 } osh_q_scale_rule;
 
 typedef struct osh_q_kernels {
     const char *name;
-    /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, *min or
-     * *max is a NaN or Inf. */
+    /* Computes the exact minimum and maximum of x [n], n > 0. If x contains a NaN or an infinite
+     * value, *min or *max is not finite. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
     /* Widens n ranges. Range i, from min[i] to max[i], is widened to contain the segment x[seg * i]
-     * to x[seg * (i + 1) - 1]. A NaN in a segment makes an end of the range a NaN, which then
+     * ... x[seg * (i + 1) - 1]. A NaN in a segment makes an end of its range a NaN, which then
      * remains. */
     void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
-    /* Computes `scale` [n] and `zp` [n] (unless NULL) from ranges. Returns the number k <= n of
-     * computed elements; the caller must compute the other elements, [k, n). */
+    /* Computes scale [n] from n ranges, and zp [n] if zp is not NULL. Returns the number k <= n of
+     * ranges that were converted. The caller must convert the other ranges, [k, n). */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
-    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite. An E2M3
-     * code has the sign of x, so the code of -0 is -0. */
+    /* Computes codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite.
+     * An E2M3 code has the sign of x, so the code of -0 is -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
-    /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
+    /* Computes y[i] = rnd((code - zero) * scale) for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* Encode and decode consecutive segments. Both ignore c->scale and c->zero. */
+    /* The next two functions encode and decode the segments of a run. They use the scales of the
+     * run, not c->scale and c->zero. */
     void (*encode_run)(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c);
     void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
                        const osh_q_code *c);
-    /* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 in double. Element i is added to lane i % 8;
-     * then the lanes are added in order. */
+    /* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 in double. Element i is added to partial sum i
+     * % 8; at the end the partial sums are added in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-/* Call k->encode or k->decode for each segment of a run. Kernels without a faster loop over runs
- * use these functions for encode_run and decode_run. */
+/* The next two functions call k->encode or k->decode for each segment of a run. Kernels without a
+ * faster loop use them as encode_run and decode_run. */
 void osh_q_encode_each(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c, const osh_q_kernels *k);
 void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
                        const osh_q_code *c, const osh_q_kernels *k);
-/* Return the kernels for a CPU with OSH_ISA_AVX2 or OSH_ISA_AVX512. The caller must check once that
- * the CPU has the set, because CPUID is slow in a virtual machine. Return NULL if the program was
- * not built for x86-64. */
+/* The next two functions return the kernels for a CPU with AVX2 or with AVX-512 (OSH_ISA_AVX2,
+ * OSH_ISA_AVX512). The caller checks once that the CPU has these instructions, because CPUID is
+ * slow in a virtual machine. They return NULL if the program was not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_avx512(void);
-/* Functions of the AVX2 kernels that are also members of the AVX-512 kernels. */
+/* The next three functions belong to the AVX2 kernels. The AVX-512 kernels use them, too. */
 void osh_q_range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                           const osh_q_scale_rule *r);
 const osh_q_kernels *osh_q_kernels_best(void);
 
-float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of dt, ties to even
-/* Return the scale of one range. osh_q_scale_e8m0 returns a power of two, rounded to dt.
- * osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
+float osh_q_round_to(float x, osh_dtype dt); // rounds x to the nearest value of dt, ties to even
+/* The next two functions compute the scale of one range. osh_q_scale_e8m0 returns a power of two,
+ * rounded to dt. osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* Sets scale and zero of `code` from one range (calculate_qparams). If `zero_f32` is true, qmin -
- * rnd(min / s) is not rounded. The reference omits this rounding for 0-dimensional tensors, which
- * occur in dynamic quantization with strategy tensor. */
+/* Sets scale and zero of `code` from the range [min, max] (calculate_qparams). If `zero_f32` is
+ * true, qmin - rnd(min / s) is not rounded. The reference does not round it for 0-dimensional
+ * tensors, which occur in dynamic quantization with strategy tensor. */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);
-/* Widens a range to lo and hi. A NaN replaces an end, which then remains a NaN. */
+/* Widens the range [*min, *max] to contain lo and hi. A NaN becomes an end of the range, and then
+ * remains. */
 static inline void osh_q_widen(float *min, float *max, float lo, float hi)
 {
     if (*min == *min && !(lo >= *min)) *min = lo;

@@ -1,6 +1,6 @@
-/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. The program
- * chooses these loops at run time; all its other code is plain x86-64. Functions with a dtype
- * argument are inlined into one function per dtype, so that the dtype is a constant in the loop. */
+/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C. They give the same bytes. The program
+ * chooses these loops at run time; all its other code is plain x86-64. A function with a dtype
+ * argument is inlined for each dtype, so that the dtype is a constant in the loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -22,8 +22,8 @@ INLINE __m256 load8(const void *x, osh_dtype dt)
     return _mm256_loadu_ps(x);
 }
 
-/* Rounds finite f32 to bf16 (RNE), in the upper 16 bits of the result. The lower 16 bits are
- * undefined. */
+/* Rounds finite f32 numbers to bf16, ties to even. The results are in the upper 16 bits of each
+ * element; the lower 16 bits are undefined. */
 INLINE __m256i bf16_bits(__m256 x)
 {
     __m256i u = _mm256_castps_si256(x);
@@ -52,9 +52,10 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5) and returns the codes, with sign bits from
- * `signs`. A normal number gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number
- * below the smallest normal number n = 2^(1 - bias) is rounded to a multiple of n / 8 (RNE). */
+/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), ties to even. Returns the codes, with sign
+ * bits from `signs`. For a normal number, the f32 mantissa is rounded to 3 bits and the exponent
+ * gets another bias. A number below n = 2^(1 - bias), the smallest normal number, is rounded to a
+ * multiple of n / 8. */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
@@ -69,8 +70,8 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-/* Rounds y to E2M1: the index is the number of thresholds, out of seven, that |y| exceeds. The sign
- * is set for y < 0. */
+/* Returns the E2M1 codes of y. The index of a code is the number of thresholds, out of seven, that
+ * |y| exceeds. The sign is set for y < 0. */
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
@@ -113,13 +114,13 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
             q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
     __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
-    /* The packs instructions work inside 128-bit lanes, so the groups of four codes (32 bits) have
-     * the order 0 2 4 6 1 3 5 7. */
+    /* The instruction packs works inside 128-bit lanes. So the groups of four codes (32 bits) are
+     * in the order 0 2 4 6 1 3 5 7. */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-/* Encodes 16 values, which are one NVFP4 group. */
+/* Encodes 16 values, which are one group of NVFP4. */
 INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
@@ -131,7 +132,7 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
 }
 
 /* Encodes n values. Every caller passes constants in c->kind and c->round, so that the compiler
- * removes the branches on these members. */
+ * removes the branches on them. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -192,8 +193,8 @@ INLINE __m256i keys32(const uint32_t *p)
         u, _mm256_and_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff)));
 }
 
-/* Returns the smallest of 16 signed 16-bit numbers. The instruction minpos finds the smallest of 8
- * unsigned numbers. */
+/* Returns the smallest of 16 signed 16-bit numbers. The instruction minpos only finds the smallest
+ * of 8 unsigned numbers. */
 INLINE int16_t smallest16(__m256i k)
 {
     __m128i m = _mm_min_epi16(_mm256_castsi256_si128(k), _mm256_extracti128_si256(k, 1));
@@ -211,7 +212,7 @@ INLINE void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
         lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
     }
     for (; i < n; i += 16) {
-        // the last vector may overlap the previous vector
+        // the last vector may overlap the vector before it
         __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16);
         lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
     }
@@ -276,8 +277,8 @@ AVX2 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt,
 }
 
 /* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
-/* Computes the scales and zero points of 8 ranges at a time. Every caller passes constants in the
- * members of c, so that the compiler removes the branches on these members. */
+/* Converts n ranges to scales and zero points, 8 at a time. Every caller passes constants in the
+ * members of c, so that the compiler removes the branches on them. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {
@@ -299,7 +300,7 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            // a NaN, the result of 0 / 0, becomes the zero point 0
+            // 0 / 0 gives a NaN, which becomes the zero point 0
             __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q);
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
@@ -333,7 +334,7 @@ AVX2 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const 
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    // the table contains each value times 2, because these products are integers
+    // the table contains each value times 2, which is a whole number
     if (kind == OSH_Q_CODE_FP4) {
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
@@ -343,8 +344,8 @@ INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* The bits of the code are moved to those of an F16 number, which is too small by the factor
-     * 2^8 (FP8) or 2^14 (FP6). The multiplication by this factor is exact, also for subnormal
+    /* The bits of the code are moved to their positions in an F16 number. This number is too small
+     * by the factor 2^8 (FP8) or 2^14 (FP6). Multiplying by the factor is exact, also for subnormal
      * numbers. */
     __m128i u = _mm_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {

@@ -1,7 +1,7 @@
-/* kernels_avx512.c - the loops of kernels.c with AVX-512, 16 values at a time, with the same bytes.
- * Functions with a dtype or kind argument are inlined into one function for each value of the
- * argument, so that the argument is a constant in the loop. Masks select the elements of the last,
- * partial vector. */
+/* kernels_avx512.c - the loops of kernels.c with AVX-512, 16 values at a time. They give the same
+ * bytes. A function with a dtype or kind argument is inlined for each value of the argument, so
+ * that the argument is a constant in the loop. Masks select the elements of the last, partial
+ * vector. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -22,8 +22,8 @@ INLINE __m512 load16(const void *x, osh_dtype dt, __mmask16 m)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(u), 16));
 }
 
-/* Rounds finite f32 to bf16 (RNE), in the upper 16 bits of the result. The lower 16 bits are
- * undefined. */
+/* Rounds finite f32 numbers to bf16, ties to even. The results are in the upper 16 bits of each
+ * element; the lower 16 bits are undefined. */
 INLINE __m512i bf16_bits16(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x);
@@ -54,9 +54,9 @@ INLINE void store16(void *y, __m512 x, osh_dtype dt, __mmask16 m)
 INLINE __mmask16 rest_of(int64_t n) { return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff); }
 
 /* ---- encode ---- */
-/* Rounds |y| (RNE) to a float with `bits` mantissa bits and the given bias, and returns the code
- * without sign. A normal number gets the rounded mantissa and the new bias. A smaller number is
- * rounded to a multiple of 2^(1 - bias - bits). */
+/* Rounds |y| to a float with `bits` mantissa bits and the given bias, ties to even. Returns the
+ * code without sign. For a normal number, the mantissa is rounded and the exponent gets the new
+ * bias. A smaller number is rounded to a multiple of 2^(1 - bias - bits). */
 INLINE __m512i small_floats16(__m512 y, int bias, int bits)
 {
     const int shift = 23 - bits;
@@ -83,7 +83,7 @@ INLINE __m512i code16(__m512 from, const osh_q_code *c)
     __m512i code = kind == OSH_Q_CODE_FP8   ? small_floats16(y, 7, 3)
                    : kind == OSH_Q_CODE_FP6 ? small_floats16(y, 1, 3)
                                             : small_floats16(y, 1, 1);
-    /* E2M1: -0 has the code of +0. E2M3: the sign is that of the value before the division. */
+    /* E2M1: -0 has the code of +0. E2M3: the code has the sign of the value before the division. */
     __mmask16 negative =
         kind == OSH_Q_CODE_FP4 ? _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LT_OQ)
                                : _mm512_movepi32_mask(
@@ -92,8 +92,8 @@ INLINE __m512i code16(__m512 from, const osh_q_code *c)
     return _mm512_mask_or_epi32(code, negative, code, _mm512_set1_epi32(sign));
 }
 
-/* Every caller passes constants in c->kind and c->round, so that the compiler removes the branches
- * on these members. */
+/* Encodes n values. Every caller passes constants in c->kind and c->round, so that the compiler
+ * removes the branches on them. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -164,13 +164,14 @@ AVX512 static void encode_avx512(uint8_t *codes, const void *x, osh_dtype dt, in
 INLINE __m512 value16(__m128i q, osh_q_code_kind kind)
 {
     if (kind == OSH_Q_CODE_INT) return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
-    if (kind == OSH_Q_CODE_FP4) { // permutexvar uses the low 4 bits of each index
+    /* The instruction permutexvar uses only the low 4 bits of each index, which are the code. */
+    if (kind == OSH_Q_CODE_FP4) {
         const __m512 table = _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f,
                                             -2, -3, -4, -6);
         return _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(q), table);
     }
-    /* The bits of the code are moved to those of an F16 number, which is too small by the factor
-     * 2^8 (FP8) or 2^14 (FP6). The multiplication by this factor is exact, also for subnormal
+    /* The bits of the code are moved to their positions in an F16 number. This number is too small
+     * by the factor 2^8 (FP8) or 2^14 (FP6). Multiplying by the factor is exact, also for subnormal
      * numbers. */
     __m256i u = _mm256_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {
@@ -240,7 +241,7 @@ AVX512 static void decode_avx512(void *y, osh_dtype dt, const uint8_t *codes, in
 INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
 {
     size_t size = dt == OSH_F32 ? 4 : 2;
-    __m512d err = _mm512_setzero_pd(), ref = err; // 8 lanes
+    __m512d err = _mm512_setzero_pd(), ref = err; // 8 partial sums each
     for (int64_t i = 0; i < n; i += 16) {
         __mmask16 m = rest_of(n - i);
         __m512 x = load16(a + (size_t)i * size, dt, m), y = load16(b + (size_t)i * size, dt, m);

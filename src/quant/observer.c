@@ -1,4 +1,4 @@
-/* observer.c - the table of observers, and checks of the arguments of observers. */
+/* observer.c - the table of observers, and checks of the keys in observer_kwargs. */
 #include "quant/observer.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
                                 const char *where)
 {
     const osh_q_kwarg *there = kwarg_of(a, given->name);
-    // if a key is given twice, the later value replaces the earlier one
+    // if a key occurs twice, the later value replaces the earlier one
     if (there) a->kwargs[there - a->kwargs] = *given;
     else if (a->n_kwargs < OSH_Q_KWARGS) a->kwargs[a->n_kwargs++] = *given;
     else return osh_fail(cx, OSH_E_USAGE, "%s: more than %d observer_kwargs", where, OSH_Q_KWARGS);
@@ -141,7 +141,7 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
 
 /* Fails if the observer does not support NVFP4. The global scale of NVFP4 depends on the ranges of
  * several weights, which are read some rows at a time. So the observer must be able to find the
- * ranges of some rows of a weight. */
+ * ranges of some rows alone. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
                                  const char *where)
 {

@@ -1,5 +1,6 @@
-/* padding.c - adds zeros to tensors when they are read. Rows are read to the beginning of the
- * buffer. Then they are moved apart, from the last row to the first, so no second buffer is needed:
+/* padding.c - adds zeros to tensors when they are read. Stored rows are read to the beginning of
+ * the buffer. Then they are moved apart, from the last row to the first, so no second buffer is
+ * needed:
  *
  *   read      a b c d          rows [2, 2]
  *   moved     a b 0 c d 0      rows [2, 3] */
@@ -8,16 +9,16 @@
 #include "io/ckpt_replace.h"
 #include "quant/source_impl.h"
 
-struct osh_padding {     // a tensor with zeros
+struct osh_padding {     // a tensor to which zeros are added
     osh_checkpoint *ck;  // view
-    osh_ckpt_tensor of;  // the stored tensor; of.e is NULL if `make` is not NULL
-    osh_entry base;      // the tensor without zeros; the name is a view
-    osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: not virtual
+    osh_ckpt_tensor of;  // the stored tensor, without zeros; of.e is NULL if the tensor is virtual
+    osh_entry base;      // name (a view), dtype and shape of the tensor without zeros
+    osh_ckpt_make make;  // computes rows without zeros if the tensor is virtual; NULL: it is stored
     void *user;          // argument of `make`
     osh_grown rows, columns;
 };
 
-/* Moves the elements of n rows apart and fills the gaps with zeros. */
+/* Moves the elements of n rows in `to` apart, and fills the gaps with zeros. */
 static void rows_spread(char *to, const struct osh_padding *p, int64_t n)
 {
     size_t size = osh_dtype_bytes(p->base.dtype), from = (size_t)p->columns.from * size,
@@ -30,7 +31,7 @@ static void rows_spread(char *to, const struct osh_padding *p, int64_t n)
     }
 }
 
-/* Reads rows [first, first + n) of the tensor without zeros. */
+/* Reads rows [first, first + n) of the tensor before zeros are added. */
 static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, int64_t first,
                             int64_t n)
 {
@@ -39,7 +40,8 @@ static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, 
     return osh_checkpoint_read_part(cx, to, p->ck, &p->of, first * row, (size_t)(n * row));
 }
 
-/* Reads rows of a tensor to which zeros are added. This function has the type osh_ckpt_make. */
+/* Reads rows [first, first + n) of a tensor, with the added zeros. This function has the type
+ * osh_ckpt_make. */
 static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_entry *e, int64_t first,
                               int64_t n)
 {
@@ -78,7 +80,7 @@ done:
     return rc;
 }
 
-/* Makes the tensor virtual. */
+/* Makes the tensor `of` virtual, so that its zeros are added when it is read. */
 static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding *p,
                              const osh_padded *of)
 {
@@ -120,6 +122,6 @@ int64_t osh_source_n_padded(const osh_source *s) { return s->n_padded; }
 
 size_t osh_padding_scratch(const osh_source *s)
 {
-    // a buffer for direct reads of stored tensors
+    // the buffer of a direct read (O_DIRECT) of a stored tensor
     return s->n_padded ? osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) : 0;
 }

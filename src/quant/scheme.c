@@ -1,8 +1,8 @@
-/* scheme.c - sets and checks the members of QuantizationArgs and QuantizationScheme, and reads a
- * checkpoint's quantization_config. Rules and defaults are those of
+/* scheme.c - sets and checks the members of QuantizationArgs and QuantizationScheme, and reads the
+ * quantization_config of a checkpoint. Rules and defaults are those of
  * compressed_tensors/quantization/quant_args.py, quant_scheme.py and quant_config.py. A value that
- * compressed-tensors accepts but this program does not support is the error OSH_E_UNSUPPORTED. A
- * value that compressed-tensors refuses is the error OSH_E_USAGE. */
+ * compressed-tensors refuses is the error OSH_E_USAGE. A value that only this program does not
+ * support is the error OSH_E_UNSUPPORTED. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -178,8 +178,8 @@ static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text
     return OSH_OK;
 }
 
-/* Accepts only the texts null and {} (an empty map). For other maps the caller sets each item with
- * osh_q_observer_kwarg. */
+/* Accepts only the texts null and {} (an empty map) as observer_kwargs. The items of other maps are
+ * set one by one with osh_q_observer_kwarg. */
 static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
                                       const char *where)
 {
@@ -215,7 +215,7 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
     return rc;
 }
 
-/* Checks the strategy and the arguments that the strategy needs. If no strategy is set, derives the
+/* Checks the strategy, and the other arguments that it needs. If no strategy is set, derives the
  * strategy from the other arguments. */
 static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
@@ -267,8 +267,8 @@ done:
     return rc;
 }
 
-/* Checks scale_dtype. Two families set scale_dtype: NVFP4 has FP8 scales relative to a global
- * scale, and MX has scales that are powers of two. */
+/* Checks scale_dtype. Only two families of schemes set it: NVFP4 has FP8 scales relative to a
+ * global scale, and MX has scales that are powers of two. */
 static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
@@ -299,7 +299,7 @@ done:
     return rc;
 }
 
-/* Checks all arguments except the observer. The observer has no effect in a finished checkpoint. */
+/* Checks all arguments except the observer, which has no effect in a finished checkpoint. */
 static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -313,8 +313,8 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
     if (!is_weight && a->strategy == OSH_Q_TENSOR_GROUP && a->scale_dtype == OSH_Q_SCALE_PLAIN)
-        // If a recipe omits scale_dtype, NVFP4 gets E4M3, as in LLM Compressor, because the kernels
-        // for NVFP4 support only E4M3.
+        // NVFP4 gets E4M3 if the recipe omits scale_dtype, as in LLM Compressor. The kernels for
+        // NVFP4 support only E4M3.
         a->scale_dtype = OSH_Q_SCALE_E4M3;
     OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
@@ -423,8 +423,8 @@ done:
     return rc;
 }
 
-/* Converts a JSON value to the text that osh_q_args_set reads. Returns NULL for null. `buf` is the
- * memory for the text of a number. */
+/* Returns a JSON value as the text that osh_q_args_set reads, or NULL for null. `buf` is the memory
+ * for the text of a number. */
 static const char *json_text_of(const cJSON *v, char *buf, size_t cap)
 {
     if (cJSON_IsString(v)) return v->valuestring;
@@ -471,8 +471,7 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
     snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
     s->group_name = osh_strdup(cx, o->string);
     if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
-    // o is an array, as in {"FP8": ["Linear"]}: the key is the name of a preset, the array lists
-    // targets
+    // an array, as in {"FP8": ["Linear"]}, lists the targets of the preset that is the key
     if (cJSON_IsArray(o)) {
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
@@ -507,8 +506,8 @@ done:
     return rc;
 }
 
-/* Fails if quantization_config has an unsupported key that changes the meaning of the stored
- * tensors. */
+/* Fails if quantization_config has a key that this program does not support and that changes the
+ * meaning of the stored tensors. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;

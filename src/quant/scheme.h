@@ -1,5 +1,5 @@
-/* scheme.h - QuantizationArgs, QuantizationScheme and presets (compressed_tensors/quantization),
- * and the quantization_config of a checkpoint. */
+/* scheme.h - declares QuantizationArgs, QuantizationScheme and presets
+ * (compressed_tensors/quantization), and the quantization_config of a checkpoint. */
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/buf.h"
@@ -9,8 +9,10 @@
 #include "tensor/tensor.h"
 #include "text/json.h"
 
-#define OSH_Q_VERSION "0.19.0"      // version of the compressed-tensors format that is written
-/* Version that is written if a scheme has 6-bit floats, which version 0.19 does not support. */
+/* Version of compressed-tensors in the quantization_config that is written. */
+#define OSH_Q_VERSION "0.19.0"
+/* Version that is written instead if a scheme has 6-bit floats, which version 0.19 does not
+ * support. */
 #define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
@@ -19,24 +21,26 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // group scales, stored multiplied by a global scale (NVFP4)
+    OSH_Q_TENSOR_GROUP, // a scale for each group, stored multiplied by a global scale (NVFP4)
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
-/* Values of `dynamic`. LOCAL: the global scale is stored; the scales of groups are computed while
- * the model runs. */
+/* Values of `dynamic`. LOCAL means that the global scale is stored, and that the scales of groups
+ * are computed while the model runs. */
 typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC, OSH_Q_LOCAL } osh_q_dynamic;
-/* Values of scale_dtype. PLAIN: null; scales have the weight's dtype. E4M3: torch.float8_e4m3fn
- * (NVFP4). E8M0: torch.uint8; scales are powers of two (MX). */
+/* Values of scale_dtype.
+ * PLAIN: null; scales have the weight's dtype.
+ * E4M3: torch.float8_e4m3fn (NVFP4).
+ * E8M0: torch.uint8; scales are powers of two (MX). */
 typedef enum { OSH_Q_SCALE_PLAIN, OSH_Q_SCALE_E4M3, OSH_Q_SCALE_E8M0 } osh_q_scale_dtype;
-/* Values of actorder. STATIC and WEIGHT have the same effect; config.json gets the value of the
- * recipe. */
+/* Values of actorder. STATIC and WEIGHT have the same effect; only config.json shows which one the
+ * recipe has. */
 typedef enum { OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT } osh_actorder;
 
 enum { OSH_Q_KWARGS = 8 };
-typedef struct osh_q_kwarg { // an item of observer_kwargs, as written in the recipe
+typedef struct osh_q_kwarg { // one key of observer_kwargs, as written in the recipe
     char name[24];
-    double value;  // `true` is 1
+    double value;  // value of the key; `true` is 1
     enum { OSH_Q_KWARG_INT, OSH_Q_KWARG_FLOAT, OSH_Q_KWARG_BOOL } kind;
 } osh_q_kwarg;
 
@@ -45,8 +49,8 @@ typedef struct osh_q_args {
     int bits;
     osh_q_type type;
     osh_q_strategy strategy;
-    int64_t group_size; // columns per group; 0: no group size (null); -1: strategy channel
-    int64_t block[2];   // rows and columns of a block; 0: no block structure (null)
+    int64_t group_size; // number of columns of a group; 0: null; -1: strategy channel
+    int64_t block[2];   // number of rows and of columns of a block; 0: null
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
@@ -57,13 +61,13 @@ typedef struct osh_q_args {
     char zp_dtype[24]; // "": null
 } osh_q_args;
 
-typedef struct osh_q_scheme { // a config group
+typedef struct osh_q_scheme { // a config group: arguments of weights, inputs and outputs
     char *group_name;         // own: name of the config group, such as "group_0"
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
-    char format[32]; // storage format; "": osh_format_infer chooses one
-    /* view: JSON of the config group in a quantized source. This JSON is written to the output
-     * unchanged. NULL: the group is written from the arguments */
+    char format[32]; // name of the storage format; "": osh_format_infer chooses the format
+    /* View: the config group of a quantized source as JSON, which is written to the output
+     * unchanged. NULL: the JSON is made from the arguments. */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -76,22 +80,22 @@ typedef struct osh_q_config {
     osh_q_transforms transforms; // transforms that are applied to activations while the model runs
 } osh_q_config;
 
-/* Sets all arguments to the default values of QuantizationArgs and sets `present` to true. */
+/* Sets all arguments to the defaults of QuantizationArgs, and sets `present` to true. */
 void osh_q_args_init(osh_q_args *a);
 static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
-/* True if scales may be negative: integer codes without zero points, with a scale for each group or
- * row. A negative scale is useful because the magnitude of the smallest code exceeds the largest
- * code by one. */
+/* True if the scales may be negative: with integer codes, without zero points, and with a scale for
+ * each group or row. A negative scale is useful because the smallest code has a larger magnitude
+ * than the largest code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
            (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
-/* Return the number of rows, and of columns, of a weight [O, I] that share a scale. The last group
- * of rows or columns may be smaller. */
+/* The next two functions return the number of rows, and of columns, of a weight [O, I] that share a
+ * scale. The last scale may have fewer. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
 {
     return a->strategy == OSH_Q_TENSOR ? O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
@@ -100,7 +104,7 @@ static inline int64_t osh_q_scale_cols(const osh_q_args *a, int64_t I)
 {
     return osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
 }
-/* True if a config group quantizes the inputs of attention (queries, keys and values), not
+/* True if the config group quantizes the inputs of attention (queries, keys and values) instead of
  * weights. */
 static inline bool osh_q_of_attention(const osh_q_scheme *s)
 {
@@ -114,86 +118,88 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
 {
     return a->type == OSH_Q_FLOAT && a->bits == 6;
 }
-/* Sets one key of QuantizationArgs, from JSON or from a recipe. `text` is the text of a scalar
- * ("true", "4", "int") or of a list of two numbers ("128x128"); NULL means null. `where` names the
- * config object in messages. Fails if the key is unknown or the value is not supported (such as
- * actorder group). */
+/* Sets one key of QuantizationArgs, which comes from JSON or from a recipe. `text` is a scalar
+ * ("true", "4", "int") or a list of two numbers ("128x128"); NULL means null. Fails if the key is
+ * unknown, or if the value is not supported (such as actorder group). `where` names the config
+ * object in messages. */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
-/* Sets the arguments `weights`, `inputs` and `outputs` of *out to those of a preset. Fails if no
- * preset has this name; the error message lists the presets. */
+/* Sets the arguments of weights, inputs and outputs of *out to those of the preset `name`. Fails if
+ * there is no such preset; the error message lists all presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
-enum { OSH_Q_NAME = 32 }; // bytes for the name of a scheme
-/* Sets `to` to the name of the preset with the arguments of s. For integers, the group size may
- * differ from that of the preset. Several presets can have equal arguments. If `prefer` (may be
- * NULL) names one of these presets, the result is `prefer`. A scheme without a preset gets a name
- * of the same form, such as W3A16_ASYM. */
+enum { OSH_Q_NAME = 32 }; // size of the memory for the name of a scheme, in bytes
+/* Sets `to` to the name of the preset that has the arguments of s. With integer codes, the group
+ * size may differ from that of the preset. If several presets have these arguments, `prefer` is the
+ * result if it names one of them; it may be NULL. A scheme without a preset gets a name of the same
+ * form, such as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
-const char *osh_q_preset_name(size_t i); // returns NULL if i is too large
-/* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
- * invalid or not supported. */
+/* Returns the name of preset number i, or NULL if i is too large. */
+const char *osh_q_preset_name(size_t i);
+/* Checks quantization arguments, brings them into a normal form, and infers the strategy. Fails if
+ * they are invalid or not supported. `where` names the config object in messages. */
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight);
-/* Checks a whole scheme: its arguments (osh_q_args_check), their combination, and the format. */
+/* Checks a scheme: the arguments of weights, inputs and outputs (osh_q_args_check), whether they
+ * fit together, and the format. */
 osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
-/* Reads the quantization_config of a checkpoint. The caller owns *out. `what` names the file in
- * messages. */
+/* Reads the quantization_config of a checkpoint. The caller owns *out. `what` names the config file
+ * in messages. */
 osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,
                               const char *what);
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
-/* Prints QuantizationArgs on one line, as in config.json. The caller owns *out. */
+/* Prints QuantizationArgs as JSON on one line, as in config.json. The caller owns *out. */
 osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
-typedef struct osh_q_groups { // the groups of a quantization_config; all pointers are views
+typedef struct osh_q_groups { // the config groups of a quantization_config; all pointers are views
     const osh_q_scheme *schemes; // [n]
     size_t n;
     const char *const *ignore; // [n_ignore]
     size_t n_ignore;
 } osh_q_groups;
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
-/* Prints the quantization_config of the output: keys sorted, nulls written, indented by 2 spaces
- * per level, as a value at depth 1 of config.json. The caller owns *out. g->ignore is written as
- * the list `ignore`. */
+/* Prints the quantization_config of the output as JSON: keys are sorted, nulls are written. The
+ * text is a value at depth 1 of config.json, indented by 2 spaces per level. g->ignore becomes the
+ * list `ignore`. The caller owns *out. */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
-/* Values of further keys of a quantization_config. */
+/* Further values of a quantization_config, for osh_q_config_print_with. */
 typedef struct osh_q_beside {
-    const osh_q_args *cache;            // kv_cache_scheme; NULL: prints null
-    const osh_q_transforms *transforms; // NULL: none
-    /* number of experts of each decoder layer (< 0: the layer has no experts), [n_layers]; NULL: no
-     * expert was pruned */
+    const osh_q_args *cache;            // kv_cache_scheme; NULL: the value is null
+    const osh_q_transforms *transforms; // transform_config; NULL: there is none
+    /* Number of experts of each decoder layer, [n_layers]; negative: the layer has no experts.
+     * NULL: no expert was pruned. */
     const int *experts;
     int n_layers;
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g,
                                    const char *format, const osh_q_beside *beside);
-/* True if a config group quantizes the inputs of attention. */
+/* True if a config group of c quantizes the inputs of attention. */
 bool osh_q_config_queries(const osh_q_config *c);
-/* Checks a kv_cache_scheme, or a config group for attention. Fails unless the arguments have 8
- * bits, are static, and have one of the strategies tensor and attn_head. Sets strategy tensor if
- * none is set. */
+/* Checks the arguments of kv_cache_scheme, or of a config group for attention. Fails if they do not
+ * have 8 bits, are not static, or have another strategy than tensor or attn_head. Sets strategy
+ * tensor if no strategy is set. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
-/* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
- * is the first word of the description, in the example "weights". Appends nothing if the arguments
- * are not present. */
+/* Appends a description of the arguments to b, such as "weights 4-bit integer, a scale for each
+ * group of 128". `of` is its first word ("weights"). Appends nothing if a->present is false. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line for the plan. It names the inference engines that load this scheme in its storage
- * format (vLLM on CUDA or CPU, transformers), or gives the reason why no engine does. The caller
- * owns the line. If the architecture has no template, `stranger` is its name, and its layers in
- * these engines are unknown. Otherwise `stranger` is NULL. */
+/* Returns a line for the plan, which names the inference engines that load this scheme: vLLM on
+ * CUDA or CPU, and transformers. If vLLM does not load it, the line gives the reason. `stranger`:
+ * name of the architecture if there is no template for it, because it is then unknown which engines
+ * load it; else NULL. The caller owns the line. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns a verb phrase, such as "does not load", that describes the fault of transformers 5.17
- * with experts in this scheme. Returns NULL if there is no fault. The string is static. The cause
- * is that transformers stacks the experts in one tensor and converts the codes of each expert; vLLM
- * does not. */
+/* Returns what is wrong when transformers 5.17 loads experts in this scheme, as a verb phrase such
+ * as "does not load". Returns NULL if nothing is wrong. The string is static. The cause is that
+ * transformers, unlike vLLM, stacks the experts in one tensor and converts the codes of each
+ * expert. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
-typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views
-    /* Names and class names of the modules. classes NULL: class names are unknown. */
+typedef struct osh_q_modules { // all modules of a model; the arrays have n elements and are views
+    /* Names and class names of the modules. `classes` is NULL if the class names are unknown. */
     const char *const *names, *const *classes;
-    const int *which; // index of the scheme with which each module is written; -1: not quantized
+    /* Index of the scheme in which each module is written; -1: it is not quantized. */
+    const int *which;
     size_t n;
-    osh_q_family family; // records of model types, which list fused layers
+    osh_q_family family; // records of the model's types, which list fused layers
 } osh_q_modules;
-/* Looks up the scheme of each module in the config of the output as vLLM does. Modules that vLLM
- * fuses (fusion.h) are looked up by the name of the fused layer. Fails if the result for module i
- * is not m->which[i]; the error names the module. */
+/* Looks up each module in the config of the output, as vLLM does. Fails if vLLM would find another
+ * scheme than m->which[i] for module i; the error names the module. Modules that vLLM fuses
+ * (fusion.h) are looked up by the name of the fused layer. */
 osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *m);
 #endif

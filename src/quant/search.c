@@ -36,14 +36,15 @@ enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // values that do not yet fill a group
-    int n_tail, vector; // n_tail: number of values in `tail`; vector: number of values in a vector
+    float tail[GROUP]; // values of a group that is not complete yet
+    /* n_tail: number of values in `tail`; vector: number of values that a vector holds. */
+    int n_tail, vector;
     int power;
-    int64_t i; // number of groups added so far
+    int64_t i; // number of groups that are added so far
 } sum;
 
-/* Returns the number of groups in a block, 2^(2 power). The sum of a block is added to level 2 as
- * one number. The sums of different blocks can be computed independently. */
+/* Returns the number of groups in a block, 2^(2 power). The sum of a block enters the total as one
+ * number, so different blocks can be summed independently. */
 static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 
 static void sum_begin(sum *s, int64_t n, osh_dtype dt)
@@ -69,8 +70,8 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* Called after s->i groups have been added. Adds each complete sum of level `from` - 1 and of the
- * higher levels to the next level. */
+/* Is called after s->i groups have been added. Adds each complete sum of level `from` - 1 to the
+ * next level, and likewise for all higher levels. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -120,7 +121,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of n values, where n is less than the size of a group. */
+/* Returns the sum of n values, fewer than a group has. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -137,30 +138,29 @@ typedef struct search {
     const osh_range_job *j;
     osh_range_search rule;
     const osh_q_kernels *k;
-    osh_dtype dt; // dtype of the errors
-    /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
+    osh_dtype dt; // dtype in which errors are computed
+    /* w[r, c] has the scale with index r / band * per_band + c / seg. n: number of scales. */
     int64_t band, seg, per_band, n;
-    /* chunk: number of bands (rows that share scales) of a chunk, or of values for strategy
-     * tensor. */
+    /* Size of a chunk, which one thread processes: a number of bands (rows that share scales), or
+     * with strategy tensor a number of values. */
     int64_t chunk, n_chunks;
-    /* For each input channel, the number by which the errors of its weights are multiplied, [I];
-     * NULL: the errors are not multiplied. */
+    /* Factor of the errors of each input channel, [I]. NULL: errors have no factor. */
     const float *importance; // view
-    float *error; // own [n]: smallest error of each range so far
-    float *best;  // own [n]: p of the step with the smallest error
-    /* Table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors are F32. */
+    float *error; // own [n]: smallest error of each range in all steps so far
+    float *best;  // own [n]: for each range, p of the step with the smallest error
+    /* Table [32768] of |x|^norm, indexed by the bits of |x| in a 16-bit dtype. NULL: errors are
+     * F32. */
     float *power; // own
-    bool *better; // own [chunks]: true if this step made a range of the chunk better
-    /* Partial sums of the errors, [chunks]. NULL unless the strategy is `tensor`, with which all
-     * weights have one range. */
+    bool *better; // own [chunks]: true if the current step improved a range of the chunk
+    /* For strategy tensor, with which all weights have one range: the sum of the errors of each
+     * chunk, [chunks]. NULL with other strategies. */
     sum *sums;    // own
     float p;
 } search;
 
 enum { PIECE = 1024, CANDIDATES = 64 };
 
-/* Returns x^norm as torch computes it. torch has special kernels for the norms 2 and 3, which round
- * differently. */
+/* Returns x^norm with the roundings of torch, which has special kernels for the norms 2 and 3. */
 static float error_power(float x, double norm, osh_dtype dt)
 {
     if (norm == 2) return osh_q_round_to(x * x, dt);
@@ -170,18 +170,18 @@ static float error_power(float x, double norm, osh_dtype dt)
     return osh_q_round_to((float)osh_math_pow(x, osh_q_round_to((float)norm, dt)), dt);
 }
 
-/* Computes |x - dq(x)|^norm for n <= PIECE contiguous values of the weight, from element `at`
- * on. */
+/* Computes the errors |x - dq(x)|^norm of n <= PIECE contiguous values of the weight, from element
+ * `at` on. dq: quantizes and dequantizes. */
 static void value_errors(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    // y: decoded values, first in the weight's dtype, then converted to f32 in place
+    // y: dequantized values, first in the weight's dtype, then converted to f32 in place
     float x[PIECE], y[PIECE];
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // values are rounded to the dtype of the scales
+    if (j->from != j->dt) { // the values are first rounded to the dtype of the scales
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -204,14 +204,14 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Computes scale and zero point for n <= CANDIDATES ranges, from index `first` on. Each range is
- * first multiplied by s->p. */
+/* Computes scales and zero points for n <= CANDIDATES ranges, from the range with index `first` on.
+ * Each range is first multiplied by s->p. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
     osh_q_code like = osh_q_code_of(j->a, j->arithmetic == OSH_ARITH_F32 ? OSH_F32 : j->dt);
     float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
-    int8_t zero[CANDIDATES] = {0}; // zero points remain 0 for MX, which has none
+    int8_t zero[CANDIDATES] = {0}; // MX has no zero points, so they remain 0
     for (int64_t i = 0; i < n; i++)
         lo[i] = narrowed_end(s, j->min[first + i]), hi[i] = narrowed_end(s, j->max[first + i]);
     osh_q_scale_zp(scale, zero, lo, hi, n,
@@ -220,8 +220,8 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* Compares `error`, the error of a range in this step, with the smallest error of the range so far.
- * If `error` is smaller, stores it and the p of the step, and returns true. */
+/* Is called with the error of a range in the current step. If this error is the smallest so far,
+ * stores it with the p of the step and returns true. */
 static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
@@ -230,8 +230,8 @@ static bool judge_range(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Returns the error of a range. With strategy block, a block that extends past the weight is padded
- * with zeros, which have no error, as in the reference. */
+/* Returns the error of a range in the current step. With strategy block, a block that extends past
+ * the weight is padded with zeros, which have no error, as in the reference. */
 static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
@@ -273,8 +273,8 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: sums the errors of a chunk of values. A chunk is one block (block_groups);
- * the last chunk may be smaller. */
+/* For strategy tensor: sums the errors of a chunk of values. A chunk is one block (block_groups).
+ * The last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -293,7 +293,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: returns the sum over all chunks, added in order. */
+/* For strategy tensor: returns the sum of the errors of all chunks, added in order. */
 static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // levels 0 and 1 and `tail` come from the last chunk
@@ -303,7 +303,8 @@ static float joined_sum(const search *s)
     memset(all.acc, 0, sizeof all.acc);
     all.i = 0;
     for (int64_t c = 0; c < s->n_chunks; c++) {
-        if (s->sums[c].i < block_groups(all.power)) break; // the last chunk is smaller than a block
+        /* Only the last chunk can be smaller than a block. */
+        if (s->sums[c].i < block_groups(all.power)) break;
         for (int k = 0; k < SIDE; k++) add_lanes(all.acc[2][k], s->sums[c].acc[2][k]);
         all.i += block_groups(all.power);
         raise_sums(&all, 3);
@@ -378,7 +379,7 @@ done:
 /* ---- histograms of weights ---- */
 
 /* Sets [*lo, *hi] to the candidate range with the smallest loss. The losses are computed from the
- * values themselves, not from the histogram. `at`: rows and columns of the values, as in
+ * values of the weight, not from the histogram. `at`: rows and columns of these values, as in
  * count_weight. */
 static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
                             const int64_t at[4])
@@ -398,8 +399,8 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
     }
 }
 
-/* Chooses the range of a scale from a histogram of the weights that share the scale: rows [`at`[0],
- * at[0] + at[1]), columns [at[2], at[2] + at[3]). */
+/* Chooses the range for one scale from a histogram of the weights that share the scale. These
+ * weights are in rows [at[0], at[0] + at[1]) and columns [at[2], at[2] + at[3]). */
 static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale,
                          const int64_t at[4])
 {

@@ -1,5 +1,5 @@
-/* source.c - replaces each quantized module of a checkpoint by a virtual dense weight and hides the
- * stored tensors of the module. */
+/* source.c - replaces each quantized module of a checkpoint by a virtual dense weight, and hides
+ * the stored tensors of the module. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 
@@ -40,8 +40,8 @@ int osh_source_n_merged(const osh_source *s)
 
 /* ---- the config ---- */
 
-/* Returns the row of sources.def for a quant_method, or NULL. Writes the names of all methods to
- * `to`, as "a, b or c". */
+/* Returns the row of sources.def for a quant_method, or NULL if there is none. Writes the names of
+ * all methods to `to`, as "a, b or c". */
 static const osh_source_type *find_method(char *to, size_t cap, const char *method)
 {
     const osh_source_type *found = NULL;
@@ -70,8 +70,9 @@ osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_conf
                            c->quantization_path);
 }
 
-/* True if row k of sources.def is used. If the quant_method of the config has config groups, only
- * the row of this method is used. Otherwise, all rows of methods without config groups are used. */
+/* True if row k of sources.def may read modules of the checkpoint. If the quant_method of the
+ * checkpoint has config groups, only the row of this method is used. If not, all rows without
+ * config groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -94,8 +95,8 @@ done:
 
 /* ---- stored modules ---- */
 
-/* Adds the module to which a tensor belongs, unless the module is already known. The module is read
- * by the first row of sources.def whose function `claims` returns true for the tensor. */
+/* Adds the module to which tensor t belongs, if it is not known yet. The first row of sources.def
+ * whose function `claims` returns true for t reads the module. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -132,8 +133,8 @@ done:
     return rc;
 }
 
-/* The osh_ckpt_make function of the virtual tensors: computes rows [first, first + n) of a dense
- * weight. */
+/* Computes rows [first, first + n) of a dense weight. The virtual tensors use this function, which
+ * has the type osh_ckpt_make. */
 static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_entry *e,
                                   int64_t first, int64_t n)
 {
@@ -170,8 +171,8 @@ done:
     return rc;
 }
 
-/* Returns the index of the quantized module whose codes or parameters the stored tensor contains.
- * Returns -1 if there is no such module. */
+/* Returns the index of the quantized module to which a stored tensor of codes or parameters
+ * belongs. Returns -1 if there is no such module. */
 static int64_t module_of_part(const osh_source *s, const char *name)
 {
     size_t n = strlen(name);
@@ -194,8 +195,8 @@ static bool is_of_cache(const char *tensor)
     return false;
 }
 
-/* Fails if the tensor belongs to a quantized module but is none of the module's known parts,
- * because the meaning of such a tensor is unknown. */
+/* Fails if a tensor belongs to a quantized module but is not one of its known parts. The meaning of
+ * such a tensor is unknown. */
 static osh_status check_beside(osh_ctx *cx, const osh_source *s, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -260,11 +261,11 @@ done:
     return rc;
 }
 
-typedef struct source_use { // the purpose of opening a checkpoint
-    const char *adapter;    // view; NULL: none
+typedef struct source_use { // how a checkpoint is opened
+    const char *adapter;    // view: directory of the LoRA adapter; NULL: there is none
     bool compress;
-    bool vllm;              // true if the output is for vLLM only
-    osh_matcher *only;      // view; NULL: none
+    bool vllm;              // true: only vLLM loads the output
+    osh_matcher *only;      // view: modules that are compressed (--only); NULL: all
 } source_use;
 
 static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, const source_use *use)

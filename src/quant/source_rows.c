@@ -1,5 +1,5 @@
-/* source_rows.c - decodes rows of a dense weight from the tensors of a format (format.h): (code -
- * zero) * scale.
+/* source_rows.c - decodes rows of a dense weight from the tensors of a storage format (format.h): a
+ * weight is (code - zero point) * scale.
  *
  * Each step is rounded as in the reference, and the result is rounded to the model's dtype:
  *
@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/num.h"
 
-/* PIECE: number of elements that are decoded together; ZERO_ROWS: number of rows whose packed zero
+/* PIECE: number of elements that are decoded together. ZERO_ROWS: number of rows whose packed zero
  * points fill whole words. */
 enum { PIECE = 1 << 18, ZERO_ROWS = 32 };
 
@@ -33,7 +33,7 @@ static bool is_packed_zero(const osh_format_tensor *f)
     return !strcmp(f->leaf, "weight_zero_point") && f->dtype == OSH_I32;
 }
 
-/* Returns the smallest number of rows that decode_rows can decode. */
+/* Returns the number of rows that must be decoded together. */
 static int64_t rows_together(const osh_source_module *q)
 {
     int64_t n = q->scheme->weights.strategy == OSH_Q_BLOCK ? q->scheme->weights.block[0] : 1;
@@ -49,8 +49,8 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Finds the rows [*at, *at + *n) of a stored tensor from which rows [first, first + rows) of the
- * weight are decoded. */
+/* Rows [first, first + rows) of the weight are decoded from some rows of each stored tensor. Sets
+ * *at and *n to the first row, and the number of rows, of the tensor q->leaves[leaf]. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
 {
@@ -66,7 +66,7 @@ static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, in
 
 static bool is_power(const osh_source_module *q, int leaf) { return leaf == 1 && q->powers; }
 
-/* Converts exponents + 127 to powers of two in F32; 255 becomes NaN. */
+/* Converts scales that are stored as exponents + 127 to powers of two in F32. 255 becomes NaN. */
 static osh_status widen_powers(osh_ctx *cx, osh_tensor **scale)
 {
     osh_status rc = OSH_OK;
@@ -95,7 +95,7 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_container_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e,
                                     at * row, (size_t)(n * row)));
-    // weight_shape is not read but set to the shape of the rows that are decoded
+    // weight_shape gets the shape of the rows that are decoded instead of the stored shape
     if (!strcmp(f->leaf, "weight_shape")) {
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
@@ -122,8 +122,7 @@ done:
     return rc;
 }
 
-/* Rounds the elements of `from` to dtype dt. If `narrow` is true, they are rounded to BF16
- * first. */
+/* Rounds the elements of `from` to the dtype dt. If `narrow` is true, rounds them to BF16 first. */
 static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
 {
     enum { N = 1024 };
@@ -139,13 +138,14 @@ static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool n
     }
 }
 
-/* Decodes rows to `to` [rows, I] in the dtype of the dense weight. */
+/* Decodes rows [first, first + rows) to `to` [rows, I] in the dtype of the dense weight. */
 static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first,
                               int64_t rows)
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // own: decoded rows before they are rounded to the model's dtype
+    /* own: decoded rows, before they are rounded to the dtype of the dense weight. */
+    osh_tensor *made = NULL;
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
@@ -178,7 +178,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // own: buffer for a chunk of rows of which the caller needs only some
+    void *room = NULL; // own: memory for a chunk of rows from which the caller needs only some rows
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
@@ -202,7 +202,8 @@ done:
 
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
-    // sum: bytes of all allocations; longest: largest number of bytes read from one stored tensor
+    // sum: bytes of all allocations. longest: largest number of bytes that one read of a stored
+    // tensor needs.
     size_t sum = 0, longest = 0;
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
@@ -213,12 +214,12 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        // two copies in memory: the bytes as read, and osh_qparams
+        // a scale or zero point is in memory twice: as read, and in osh_qparams
         sum += (i ? 2 : 1) * osh_tensor_gross(part);
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
-    // size of the buffer for a direct read (O_DIRECT) of `longest` bytes
+    // bytes of the buffer for a direct read (O_DIRECT)
     longest = osh_file_room(longest);
     return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) +
                                OSH_BLOCK_BYTES);

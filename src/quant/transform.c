@@ -29,7 +29,7 @@ bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor)
     for (size_t i = 0; i < t->n; i++)
         for (size_t k = 0; k < t->of[i].n; k++) {
             const char *place = places[t->of[i].apply[k].at], *group = t->of[i].name;
-            // length of ".group_place"
+            // length of the text ".group_place"
             size_t p = strlen(place), g = strlen(group), all = g + p + 2;
             const char *at = tensor + n - all;
             if (osh_q_place_acts(t->of[i].apply[k].at) && n > all && *at == '.' &&
@@ -100,7 +100,7 @@ static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, cons
                              const char *group)
 {
     osh_status rc = OSH_OK;
-    // a single name is treated as a list of one name
+    // a string is treated as a list of one name
     const cJSON *one = cJSON_IsArray(list) ? list->child : list;
     if (!list || cJSON_IsNull(list)) goto done;
     OSH_NEW(cx, out->items, cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1);
@@ -167,7 +167,7 @@ done:
 static void drop_last(osh_ctx *cx, osh_q_transforms *t)
 {
     osh_q_transforms last = {.of = osh_calloc(cx, 1, sizeof *last.of), .n = 1};
-    if (!last.of) return; // out of memory; the group remains in t, where it has no effect
+    if (!last.of) return; // memory is exhausted; the group remains in t, but it has no effect
     last.of[0] = t->of[--t->n];
     osh_q_transforms_deinit(cx, &last);
 }

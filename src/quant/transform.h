@@ -1,6 +1,6 @@
-/* transform.h - transform_config of compressed-tensors: lists the matrices by which weights were
- * multiplied before they were stored, and the matrices by which activations are multiplied while
- * the model runs. */
+/* transform.h - transform_config of compressed-tensors. It lists matrices by which weights were
+ * multiplied before they were stored, and matrices by which activations are multiplied while the
+ * model runs. */
 #ifndef OSH_TRANSFORM_H
 #define OSH_TRANSFORM_H
 #include <cjson/cJSON.h>
@@ -9,8 +9,8 @@
 
 typedef enum {
     OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
-    /* Queries (q_attn) and keys (k_cache) of attention after RoPE, with their names in
-     * transform_config. */
+    /* Queries and keys of attention after RoPE. Their names in transform_config are q_attn and
+     * k_cache. */
     OSH_AT_QUERIES, OSH_AT_KEYS,
     OSH_N_PLACES
 } osh_q_place;
@@ -27,12 +27,12 @@ typedef struct osh_q_apply {
     bool inverse;
     osh_strs targets, ignore; // own
 } osh_q_apply;
-typedef struct osh_q_transform { // a group of transform_config
-    char *name, *type;  // own: names such as "R4" and "hadamard"
-    /* Number of channels of a diagonal block of the matrix (head_dim); 0: one block of all
-     * channels. */
+typedef struct osh_q_transform { // a group of transform_config: one matrix and where it is applied
+    char *name, *type;  // own: name of the group, such as "R4", and type, such as "hadamard"
+    /* Number of channels of each diagonal block of the matrix (head_dim). 0: the matrix is one
+     * block for all channels. */
     int64_t block;
-    bool f32;           // true: stored matrices are f32; false: f64
+    bool f32;           // dtype of stored matrices; true: F32; false: F64
     osh_q_apply *apply; // own
     size_t n;
 } osh_q_transform;
@@ -41,27 +41,29 @@ typedef struct osh_q_transforms {
     size_t n;
 } osh_q_transforms;
 
-const char *osh_q_place_name(osh_q_place at); // returns a name such as "weight_input"
-/* True if a transform multiplies activations while the model runs. */
+/* Returns the name in transform_config, such as "weight_input". */
+const char *osh_q_place_name(osh_q_place at);
+/* True if one of the transforms multiplies activations while the model runs. */
 bool osh_q_transforms_act(const osh_q_transforms *t);
-/* True if `tensor` is the name of the stored matrix of a transform that multiplies activations
- * while the model runs, such as "...R4_input.weight". */
+/* True if `tensor` is a stored matrix of a transform that multiplies activations while the model
+ * runs. The name of such a tensor is, for example, "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
-/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location, with its target modules,
- * to a group. Both copy the strings. */
+/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location `at` to a group, where
+ * its matrix is applied to the modules `targets`. Both copy the strings. */
 osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name,
                                 const char *type, int64_t block, bool f32);
 osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,
                            const osh_strs *targets, const osh_strs *ignore);
-/* Reads the transform_config of a checkpoint into t, which must be empty. Does not add groups that
- * were only applied to stored weights. Fails if a group multiplies activations in a way that this
+/* Reads the transform_config of a checkpoint into t, which must be empty. Skips groups that were
+ * only applied to stored weights. Fails if a group multiplies activations in a way that this
  * program does not support. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
-/* Returns transform_config (owned by the caller), or NULL if there is no memory. */
+/* Returns the JSON object transform_config, which the caller owns. Returns NULL if memory is
+ * exhausted. */
 cJSON *osh_q_transforms_object(const osh_q_transforms *t);
-/* Prints the quantization_config of a model that has transforms but no quantized weight. The caller
- * owns *out. */
+/* Prints the quantization_config of a model with transforms but without quantized weights. The
+ * caller owns *out. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);
 void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t);
 #endif

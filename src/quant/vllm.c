@@ -28,14 +28,14 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // own: compiled regex; NULL: the pattern is a name that must be equal
+    osh_regex *regex; // own: compiled regex; NULL: a name must be equal to `text`
     int scheme;
 } pattern;
 
 typedef struct lookup {
     pattern *targets, *ignores; // own
     size_t n_targets, n_ignores;
-    osh_map *names; // own: maps the name of a module to its index
+    osh_map *names; // own: maps the name of a module to its index in osh_q_modules
 } lookup;
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
@@ -52,7 +52,7 @@ static osh_status pattern_matches(osh_ctx *cx, bool *yes, const pattern *p, cons
     return OSH_OK;
 }
 
-/* Sets *which to the index of the first pattern that matches `name`, or to -1. */
+/* Sets *which to the index of the first pattern that matches `name`, or to -1 if none does. */
 static osh_status first_pattern(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
                                 const char *name)
 {
@@ -81,15 +81,15 @@ static const char *group_name(const osh_q_scheme *s)
     return s->group_name ? s->group_name : "";
 }
 
-/* Adds the targets of all groups to l, in the order of vLLM's dict. */
+/* Adds the targets of all config groups to l, in the order in which vLLM tries them. */
 static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
-    const char *last = NULL; // the previous group
+    const char *last = NULL; // name of the config group that was added last
 
-    // `total` is an upper bound: it includes the targets of groups for attention, which are not
-    // added below.
+    // An upper bound: it also counts the targets of config groups for attention, which are not
+    // added.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -137,9 +137,9 @@ done:
 typedef struct layer { // a layer of vLLM: one module, or several fused modules
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    /* Index of the module of each shard; -1: the checkpoint does not have that module. */
+    /* Index of the module of each shard; -1: the checkpoint does not have this module. */
     int64_t module[OSH_FUSION_PARTS];
-    int n; // number of shards; 1: the layer is not fused
+    int n; // number of shards; 1 if the layer is not fused
     const char *cls;
 } layer;
 
@@ -149,8 +149,8 @@ static const char *module_leaf(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Sets l to the fused layer that contains module i. Returns false if vLLM does not fuse module i; l
- * is then not valid. */
+/* Sets l to the fused layer that contains module i, and returns true. If vLLM does not fuse module
+ * i, returns false; l then contains nothing useful. */
 static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *name = all->names[i], *leaf = module_leaf(name);
@@ -168,7 +168,7 @@ static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size
     return true;
 }
 
-/* Sets l to the layer that contains module i, which is fused or has only module i. */
+/* Sets l to the layer of vLLM that contains module i. The layer is fused, or has only module i. */
 static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *const *classes = all->classes;
@@ -181,8 +181,8 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes the last parts of the names of some shards to `to`, separated by commas. The shards are
- * those whose bit is set in `which`. */
+/* Writes the last parts of the names of some shards to `to`, separated by commas. Bit s of `which`
+ * is set if shard s is written. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;
@@ -263,14 +263,14 @@ static const char *scheme_name(const osh_q_scheme *schemes, int i)
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
-/* Fails if the experts of a decoder layer have different schemes. vLLM puts them into one layer
- * (FusedMoE), which has one scheme. */
+/* Fails if the experts of one decoder layer have different schemes. vLLM puts them into one layer
+ * (FusedMoE), which can have only one scheme. */
 static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
     const char *const *modules = all->names;
     const int *which = all->which;
-    osh_map *first = NULL; // own: index of the first expert module of each decoder layer
+    osh_map *first = NULL; // own: maps a decoder layer to the index of its first expert module
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
@@ -306,7 +306,7 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        // looks up a fused layer only once, for the module of the layer's first shard
+        // a fused layer is looked up only once, for its first shard
         if (l.module[0] != (int64_t)i) continue;
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
@@ -332,10 +332,10 @@ done:
 
 /* ---- choice of a kernel ---- */
 typedef struct engines {
-    /* Texts that name the GPUs (cuda) and CPUs (cpu) for which vLLM has a kernel; NULL: vLLM has
-     * none. */
+    /* cuda: names the GPUs for which vLLM has a kernel. cpu: names the CPUs for which it has one.
+     * NULL: there is no kernel. */
     const char *cuda, *cpu;
-    const char *why;        // the reason why there is no kernel, if cuda and cpu are NULL
+    const char *why;        // why vLLM has no kernel, if `cuda` and `cpu` are NULL
 } engines;
 
 static bool is_one_of_three(int64_t v, int a, int b, int c)
@@ -389,8 +389,8 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* Returns the engines for NVFP4, MXFP4 and MXFP8. Inputs must be dense or have the arguments of the
- * weights; MXFP4 weights may also have FP8 inputs. */
+/* Returns the kernels of vLLM for NVFP4, MXFP4 and MXFP8. Inputs must be dense or have the
+ * arguments of the weights. MXFP4 weights may also have FP8 inputs. */
 static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
@@ -416,9 +416,10 @@ static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-/* Returns e, or engines with a reason `why` if vLLM has no kernel for the static outputs of s.
- * Static outputs need static inputs, and inputs and outputs must be 8-bit integers with one scale
- * for the tensor. vLLM ignores dynamic outputs. */
+/* Returns the kernels of vLLM for a scheme whose outputs may be quantized. `e`: the kernels if
+ * outputs are not quantized.
+ * vLLM ignores dynamic outputs. Static outputs need static inputs, and both must be 8-bit integers
+ * with one scale for the tensor. */
 static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
@@ -474,7 +475,8 @@ const char *osh_q_experts_fault(const osh_q_scheme *s)
     if (w->type == OSH_Q_INT) return w->symmetric ? NULL : "does not load";
     if (w->scale_dtype == OSH_Q_SCALE_E8M0) return w->bits == 4 ? NULL : "does not load";
     if (w->scale_dtype) return "drops the global scales of";
-    // codes of FP8 are multiplied by scales that must broadcast: one for each row or weight
+    // transformers multiplies FP8 codes by scales that must broadcast: one for each row, or one for
+    // all
     if (w->strategy == OSH_Q_BLOCK || w->strategy == OSH_Q_GROUP) return "does not load";
     return s->inputs.present && !s->inputs.dynamic ? "drops the input scales of" : NULL;
 }

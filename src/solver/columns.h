@@ -10,54 +10,61 @@ extern "C" {
 #include "solver/gptq_solve.h"
 #include "solver/prune.h"
 
-/* In the row of the host, d is NULL and all tensors are in host memory. In the row of a device, all
- * results are complete when a call returns. */
+/* The functions of GPTQ for the host or for one kind of device. On the host, d is NULL and all
+ * tensors are in host memory. On a device, all results are complete when a function returns. */
 typedef struct osh_gptq_column {
-    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call. On a device the weights
-     * can have different inputs. Weights of the same input must be adjacent in `jobs`, and each
-     * input must have the same number of panels (groups of rows of one weight, sizes.h). All jobs
-     * must have the I, block_size, dq_dtype and weight dtype of the first job. Jobs with the same u
-     * use `perm` and `dead` of the first of these jobs. The result of a job does not depend on
-     * other jobs. w, target, u and w_out are in device memory, the other members in host memory.
-     * The call processes as many rows at a time as fit into the arena. */
+    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call.
+     * The weights can have different inputs only on a device. Jobs with the same input must be
+     * adjacent in `jobs`. Each input must have the same number of panels (groups of rows of one
+     * weight, sizes.h). All jobs must have the I, block_size, dq_dtype and weight dtype of the
+     * first job.
+     * Of jobs with the same u, only the first one's `perm` and `dead` are read. The result of a job
+     * does not depend on other jobs.
+     * On a device, w, target, u and w_out are in device memory, and the other members in host
+     * memory. The call processes as many rows at a time as fit into the arena. */
     osh_status (*solve)(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-    /* `scales` searches scales (solver/gptq_scales.h), and `refine` refines codes and scales
+    /* `scales` searches scales (solver/gptq_scales.h). `refine` improves codes and scales
      * (solver/gptq_refine.h). On a device, w and h are in device memory and all other members are
-     * in host memory. Rows are processed in tiles whose size depends only on the shape of the
-     * weight. */
+     * in host memory. Both functions process tiles of rows; the size of a tile depends only on the
+     * shape of the weight. */
     osh_status (*scales)(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
     osh_status (*refine)(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
-    /* Do the work of osh_gptq_permute and osh_gptq_restore (solver/gptq_solve.h). perm and diag are
-     * in host memory. */
+    /* The next two functions do the work of osh_gptq_permute and osh_gptq_restore
+     * (solver/gptq_solve.h). perm and diag are in host memory. */
     osh_status (*permute)(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
     osh_status (*restore)(osh_ctx *cx, osh_tensor *h, const float *diag);
-    /* `diag` copies the diagonal of h to diag [I], and set_diag copies diag to the diagonal. */
+    /* `diag` copies the diagonal of the Hessian h to diag [I] in host memory. `set_diag` copies
+     * diag to the diagonal of h. */
     osh_status (*diag)(osh_ctx *cx, float *diag, const osh_tensor *h);
     osh_status (*set_diag)(osh_ctx *cx, osh_tensor *h, const float *diag);
-    /* Copies the diagonals of Hessians on a device to diag [n, I]. NULL in the row of the host. */
+    /* Copies the diagonals of n Hessians on a device to diag [n, I]. NULL in the table row of the
+     * host. */
     osh_status (*diags)(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
-    /* Prunes a weight by SparseGPT (solver/prune.h). The result differs from that of
-     * osh_prune_solve only by rounding. NULL in the row of the host. */
+    /* Prunes a weight by SparseGPT (solver/prune.h). The result differs only by rounding from that
+     * of osh_prune_solve. NULL in the table row of the host. */
     osh_status (*prune)(osh_ctx *cx, osh_device *d, const osh_prune_there *x);
 } osh_gptq_column;
-/* Returns the row of the device's kind, or the row of the host if d is NULL. */
+/* Returns the functions for the kind of device of d, or the functions for the host if d is NULL. */
 const osh_gptq_column *osh_gptq_column_of(const osh_device *d);
 
 /* ---- scratch on a device ---- */
-/* Sizes of all weights (jobs) of one call of `solve`, from which the scratch is computed. */
+/* The sizes of all weights (jobs) that one call of osh_gptq_column.solve solves together. The
+ * scratch of the call follows from these sizes. */
 typedef struct osh_gptq_group {
-    /* Input width, and number of columns of a block. The caller sets these two members and sets all
-     * others to 0. */
+    /* I: input width. block_size: number of columns of a block. The caller sets these two members,
+     * and sets all others to 0. */
     int64_t I, block_size;
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
-    int64_t n_inputs; // number of different inputs; osh_gptq_group_add replaces 0 by 1
+    /* Number of different inputs of the weights; osh_gptq_group_add replaces 0 by 1. */
+    int64_t n_inputs;
 } osh_gptq_group;
-void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds a job
-/* Returns the number of bytes that a solve allocates in the arena if `room` bytes are free. The
- * result exceeds `room` if one panel does not fit. */
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds one weight
+/* Returns the bytes that a solve allocates in the arena if `room` bytes of the arena are free. The
+ * result exceeds `room` if one panel of rows does not fit. */
 size_t osh_gptq_solve_device_bytes(const osh_gptq_group *g, size_t room);
 size_t osh_gptq_solve_device_host_bytes(const osh_gptq_group *g);
-/* Return the numbers of bytes that `scales`, `refine` and `permute` allocate in the arena. */
+/* The next functions return the bytes that `scales`, `refine` and `permute` allocate in the arena.
+ * osh_gptq_refine_device_host_bytes returns the bytes that `refine` allocates in host memory. */
 size_t osh_gptq_scales_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_device_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,

@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-/* Changes the code of column j if another code lowers the loss of the row, and then updates g [I].
- * Returns true if the code changed. */
+/* Changes the code of column j in row `row` if another code lowers the loss of the row. Then
+ * updates g [I], which is (w^ - w) H of the row. Returns true if the code changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {
     const osh_gptq_refine_args *a = r->a;

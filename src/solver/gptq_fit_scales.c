@@ -15,7 +15,8 @@
 
 #include <math.h>
 
-/* Fits the scales of groups [g0, g0 + n). `pull` [I], A [n, n] and b [n] are scratch. */
+/* Computes the least-squares scales of groups [g0, g0 + n). `pull` [I], A [n, n] and b [n] are
+ * scratch. */
 static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *pull, double *A,
                        double *b)
 {

@@ -1,5 +1,5 @@
-/* gptq_pull.c - functions that the reference versions of all steps of gptq_refine.h use: the value
- * of a code, and G = (w^ - w) H of a row. */
+/* gptq_pull.c - computes the value of a code, and G = (w^ - w) H of a row, for the reference
+ * versions of the steps of gptq_refine.h. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

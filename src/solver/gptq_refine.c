@@ -1,17 +1,15 @@
-/* gptq_refine.c - does the steps after the column loop in plain loops, for one row or one block of
- * rows that share scales at a time. Each step proposes codes, scales and zero points. The proposal
- * is kept if
+/* gptq_refine.c - does the steps after GPTQ's column loop in plain loops. It works on one row at a
+ * time, or on one block of rows that share scales. Each step proposes codes, scales and zero
+ * points. A proposal is kept only if it lowers the loss
  *
- *   sum over the rows of (w^ - w) H (w^ - w)^T,     w^ = round(round(q - z) s) to the dtype of s
- *
- * becomes smaller. */
+ *   sum over the rows of (w^ - w) H (w^ - w)^T,     w^ = round(round(q - z) s) to the dtype of s */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Returns the sum of the losses of the rows of r. g [I]: scratch. */
+/* Returns the sum of the losses of all rows of r. `g` [I]: scratch. */
 static double refine_loss(const osh_refine_row *r, double *g)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -26,7 +24,8 @@ static double refine_loss(const osh_refine_row *r, double *g)
     return loss;
 }
 
-/* Loads codes and scales of rows [first, first + r->n) into r. refine_store is the inverse. */
+/* Loads the codes and scales of rows [first, first + r->n) into r. refine_store does the
+ * reverse. */
 static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -51,8 +50,8 @@ static void refine_store(const osh_refine_row *r, int64_t first)
     }
 }
 
-/* Does all steps on rows [first, first + r->n). Adds the losses of these rows to a->loss and
- * a->all. */
+/* Does all steps on rows [first, first + r->n). Adds the losses of these rows to a->loss, and their
+ * loss with all weights 0 to a->all. */
 static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {
     static void (*const steps[OSH_N_REFINES])(const osh_refine_row *, double *) = {

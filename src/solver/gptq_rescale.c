@@ -19,7 +19,8 @@
 
 enum { MOST = OSH_RESCALE_WIDEST };
 
-/* Quantizes group g anew if that lowers the loss. `pull` [I]: G of the row. */
+/* Searches a new scale, zero point and codes for group g, and stores them if they lower the loss.
+ * `pull` [I]: (w^ - w) H of the row. */
 static void rescale_group_ref(const osh_refine_row *r, int64_t g, const double *pull)
 {
     const osh_gptq_refine_args *a = r->a;
@@ -127,7 +128,7 @@ static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int wo
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
     f->ok[g] = group_cholesky(m, n);
-    // transposes the lower Cholesky factor of H[g, g]^-1, which gives U
+    // U is the transpose of the lower Cholesky factor of (H[g, g])^-1
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
@@ -139,7 +140,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own [groups]: number of columns listed so far in each group
+    int32_t *n = NULL; // own [groups]: number of columns that the list of each group has so far
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

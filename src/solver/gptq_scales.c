@@ -29,7 +29,7 @@ float osh_scale_round(const osh_scale_rule *r, float s)
     if (r->kind == OSH_SCALE_E4M3)
         return osh_grid_nearest(&e4m3, fminf(fmaxf(s * r->global, e4m3.lo), e4m3.hi)) / r->global;
     int e;
-    float power = frexpf(s, &e) < 0.75f ? 0.5f : 1; // s is in [2^(e-1), 2^e)
+    float power = frexpf(s, &e) < 0.75f ? 0.5f : 1; // frexpf returns e with s in [2^(e-1), 2^e)
     return fminf(fmaxf(ldexpf(power, e), osh_power_least(r->dtype)), osh_power_most(r->dtype));
 }
 
@@ -44,13 +44,13 @@ float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, 
     return s;
 }
 
-typedef struct group_ref { // a group: weights that share a scale
+typedef struct group_ref { // one group of weights, which share a scale
     const osh_gptq_scales_args *a;
     const float *w; // [O, I]
     int64_t row, n_rows, col, n_cols;
 } group_ref;
 
-/* Returns the loss of the group with scale s and zero point z. */
+/* Returns the loss of the group if its scale is s and its zero point is z. */
 static double scales_loss(const group_ref *g, float s, float z)
 {
     const osh_gptq_scales_args *a = g->a;

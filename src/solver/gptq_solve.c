@@ -27,8 +27,8 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* Loads the row to two arrays: to `line` [I] with columns as in the checkpoint, and to w [I] with
- * columns in solving order and dead columns set to 0. */
+/* Loads one row of the weight into two arrays. `line` [I] has the columns as in the checkpoint. `w`
+ * [I] has the columns in solving order, with 0 in dead columns (the input is always 0). */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -44,9 +44,9 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* Replaces w [I] by the error d of rounding the row to nearest. If the column loop then runs on d
- * and sets all codes to 0, the errors of the loop are e = d U^-1 with U^T U = H^-1. The sum of e^2
- * is d H d^T, the loss of rounding to nearest. */
+/* Replaces w [I], one row, by the errors d of rounding the row to nearest. The caller then runs the
+ * column loop on d and sets all codes to 0. So the errors of the loop are e = d U^-1, with U^T U =
+ * H^-1. The sum of e^2 is d H d^T, the loss of rounding to nearest. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
@@ -57,8 +57,10 @@ static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w
     }
 }
 
-/* Solves one row. `line` [I]: the row with columns as in the checkpoint. `w` [I]: on entry the row
- * with columns in solving order, on return the dequantized row. `err` [I]: scratch. */
+/* Solves one row of the weight.
+ * line [I]: the row with columns as in the checkpoint.
+ * w [I]: on entry the row with columns in solving order, on return the dequantized row.
+ * err [I]: scratch. */
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
                       float *w)
 {

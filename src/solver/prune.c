@@ -45,8 +45,9 @@ static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, c
     return a->keep && zero[row * a->I + i] ? 0 : w * w / (d * d);
 }
 
-/* Sets elements of out [O, I] in columns [i1, i1 + cols) to true for weights that become 0, else to
- * false. `zero` [O, I]: true for weights that were 0 before pruning. */
+/* Decides which weights of columns [i1, i1 + cols) become 0. Sets the elements of out [O, I] in
+ * these columns: true for a weight that becomes 0. `zero` [O, I]: true for weights that were 0
+ * before pruning. */
 static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
                                const bool *zero, int64_t i1, int64_t cols)
 {
@@ -70,8 +71,9 @@ done:
     return rc;
 }
 
-/* Sets elements of `out` in columns [i, i + m) of a row to true for the n weights with the least
- * cost and for weights that were 0 before pruning, else to false. */
+/* Decides which weights in columns [i, i + m) of one row become 0. These are the n weights with the
+ * lowest costs, and the weights that were 0 before pruning if a->keep is true. Sets the elements of
+ * `out` in these columns: true for a weight that becomes 0. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)
 {
@@ -87,7 +89,8 @@ static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const b
     }
 }
 
-/* Prunes columns [i1, i2) of all rows and updates the later columns. `err` [I]: scratch. */
+/* Prunes columns [i1, i2) of all rows and adds the errors to the later columns. `err` [I]:
+ * scratch. */
 static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *zero, float *err,
                         int64_t i1, int64_t i2)
 {
@@ -136,13 +139,13 @@ done:
 
 enum { CHUNK_ROWS = 16 };
 typedef struct rows_job {
-    float *w, *cost; // w: view; cost: scratch [threads, I], own
+    float *w, *cost; // w: view of the weight; cost: own scratch, [threads, I]
     const float *weight;
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets the k of n weights with the lowest costs to 0. If costs are equal, weights with smaller
- * indices come first. */
+/* Sets to 0 the k weights with the lowest costs among n weights. Of weights with equal costs, those
+ * with smaller indices are chosen first. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
@@ -155,8 +158,8 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* In each m consecutive weights of a row, sets the n weights with the lowest costs to 0. If costs
- * are equal, weights with smaller indices come first. */
+/* Sets to 0 the n weights with the lowest costs among each m consecutive weights of a row. Of
+ * weights with equal costs, those with smaller indices are chosen first. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

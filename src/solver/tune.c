@@ -22,10 +22,10 @@
 
 #include <math.h>
 
-enum { CHUNK = 1 << 16 }; // number of elements of a chunk
+enum { CHUNK = 1 << 16 }; // number of elements that a thread processes at a time
 
 typedef struct adam {
-    float mean_part, square_part; // 1 - decay^n
+    float mean_part, square_part; // 1 - 0.9^n and 1 - 0.95^n, for step number n
 } adam;
 
 static adam tune_adam_at(const osh_tune_step *s)
@@ -34,7 +34,8 @@ static adam tune_adam_at(const osh_tune_step *s)
     return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
 }
 
-/* Updates Adam's moving averages with the gradient g. Returns the step for a learning rate of 1. */
+/* Updates Adam's moving averages with the gradient g. Returns the change of the number for a
+ * learning rate of 1. */
 static float tune_adam_move(const adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -56,12 +57,13 @@ float osh_tune_scale(const osh_tune_codes *c, int64_t at)
 
 typedef struct codes_job {
     const osh_tune_codes *c;
-    const osh_tune_step *step; // NULL: no step
+    const osh_tune_step *step; // parameters of the step; NULL: no step is done
     adam adam;
-    float *room; // own: [threads, I]
+    float *room; // own: scratch, [threads, I]
 } codes_job;
 
-/* Does a step on codes [at, at + n), then a step on scale k, which is the scale of these codes. */
+/* Does a step of Adam on codes [at, at + n), and then a step on scale k, which these codes
+ * share. */
 static void tune_group_move(const codes_job *j, int64_t k, int64_t at, int64_t n)
 {
     const osh_tune_codes *c = j->c;

@@ -1,28 +1,28 @@
 /* arena.c - manages the blocks of a range of device addresses. The list of blocks is in host
- * memory: an array, sorted by offset, of free and taken blocks that cover the range without a
- * gap. */
+ * memory. It is an array, sorted by offset, of free and taken blocks that cover the whole range
+ * without a gap. */
 #include "tensor/device.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* Offsets and sizes in bytes are multiples of GRAIN, because copies and tensor cores need aligned
+/* All offsets and sizes are multiples of GRAIN bytes, because copies and tensor cores need aligned
  * addresses. */
 enum { GRAIN = 512 };
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: the separate allocation for the block, recorded by osh_arena_note
+    void *at; // view: memory outside of the arena that belongs to the block (osh_arena_note)
     bool taken;
 } block;
 
 struct osh_arena {
     pthread_mutex_t lock;
-    osh_ctx *cx;   // view: must outlive the arena
-    block *blocks; // own: [room], of which the first n are used
+    osh_ctx *cx;   // view: context for allocations; must outlive the arena
+    block *blocks; // own [room]: the first n elements are used
     size_t n, room, used, peak;
-    size_t aim;     // offset set by osh_arena_aim; OSH_ANYWHERE: none
-    size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not known
+    size_t aim;     // offset that osh_arena_aim requested; OSH_ANYWHERE: none
+    size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not computed
     size_t missed;
 };
 
@@ -55,8 +55,8 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Returns the index of a free block of at least `bytes`. Searches from the start of the arena for
- * OSH_LIFE_LONG, and from its end for OSH_LIFE_SHORT. Returns a->n if no free block is large
+/* Returns the index of a free block of at least `bytes` bytes. For OSH_LIFE_LONG it is the first
+ * such block of the arena, for OSH_LIFE_SHORT the last. Returns a->n if no free block is large
  * enough. */
 static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
@@ -67,8 +67,7 @@ static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
     return a->n;
 }
 
-/* Inserts a copy of block i into the list, before block i. Returns false if the list cannot
- * grow. */
+/* Inserts a copy of block i before block i. Returns false if the list of blocks cannot grow. */
 static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
@@ -81,14 +80,14 @@ static bool arena_open_slot(osh_arena *a, size_t i)
     return true;
 }
 
-/* Takes `bytes` from the start (OSH_LIFE_LONG) or the end (OSH_LIFE_SHORT) of the free block i.
- * Returns false if the list of blocks cannot grow. */
+/* Takes `bytes` bytes of the free block i, from its start (OSH_LIFE_LONG) or its end
+ * (OSH_LIFE_SHORT). Returns false if the list of blocks cannot grow. */
 static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
 {
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        // at first, both blocks are copies of the free block
+        // both are still copies of the free block
         block *front = &a->blocks[i], *back = &a->blocks[i + 1];
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
@@ -108,7 +107,7 @@ static void arena_merge_next(osh_arena *a, size_t i)
     a->n--;
 }
 
-/* Returns the index of the block that contains the offset. */
+/* Returns the index of the block that contains the byte at `offset`. */
 static size_t arena_block_at(const osh_arena *a, size_t offset)
 {
     size_t lo = 0, hi = a->n;
@@ -120,8 +119,9 @@ static size_t arena_block_at(const osh_arena *a, size_t offset)
     return lo;
 }
 
-/* Takes a block at the offset that osh_arena_aim set, and clears that offset. Returns false if no
- * offset was set, if the bytes at the offset are not free, or if the list cannot grow. */
+/* Takes a block at the offset that osh_arena_aim requested, and cancels the request. Returns false
+ * if there is no request, if the bytes at the offset are not free, or if the list of blocks cannot
+ * grow. */
 static bool arena_take_aimed(osh_arena *a, size_t bytes, size_t *offset)
 {
     size_t aim = a->aim, i = arena_block_at(a, aim);
@@ -210,7 +210,7 @@ size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    // the cast is safe, because only the cached value `largest` changes
+    // the cast is safe: only `largest` changes, which stores an earlier result
     osh_arena *known = (osh_arena *)a;
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {

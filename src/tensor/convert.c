@@ -13,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-/* The AVX2 code is compiled in. It is used at run time if osh_isa_used permits AVX2. */
+/* 1: the AVX2 code is compiled, and is used at run time if osh_isa_used permits AVX2 */
 #define HAVE_AVX2_PATH 1
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
@@ -24,8 +24,8 @@
 #endif
 
 #if HAVE_AVX2_PATH
-/* The functions with AVX2, AVX-512 and F16C convert only whole vectors and return the number of
- * converted elements. The caller converts the other elements. */
+/* The next functions use AVX2, AVX-512 or F16C. They convert only whole vectors, and return the
+ * number of converted elements. The caller converts the remaining elements. */
 AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -36,8 +36,8 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* Rounds the f32 in each lane to bf16, which becomes the low half of the lane: (u + 0x7fff + lsb)
- * >> 16, where lsb is bit 16 of u. A NaN becomes a quiet NaN. */
+/* Rounds the f32 in each lane to bf16, and puts the result into the low half of the lane. The
+ * result is (u + 0x7fff + lsb) >> 16, where lsb is bit 16 of u. A NaN becomes a quiet NaN. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -55,7 +55,7 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     for (; i + 16 <= n; i += 16) {
         __m256i a = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i)));
         __m256i b = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
-        // packus works on each 128-bit half by itself, so the permutation restores the order
+        // the permutation restores the order, because packus works on each 128-bit half by itself
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         _mm256_storeu_si256((__m256i *)(to + i), p);
     }
@@ -88,8 +88,8 @@ AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Converts by vcvtph2ps, which makes a signalling NaN quiet; the scalar code does not. Therefore
- * vectors with a NaN are converted again by scalar code. */
+/* Converts with the instruction vcvtph2ps. It makes a signalling NaN quiet, but the scalar code
+ * does not. So vectors with a NaN are converted again by scalar code. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -112,8 +112,8 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Returns the number of bytes before the first vector that contains a NaN or Inf. An element is NaN
- * or Inf if all bits of `mask` are set in it. width: bytes of an element. */
+/* Returns the number of bytes before the first vector that contains a NaN or Inf. An element with
+ * all bits of `mask` is NaN or Inf. width: number of bytes of an element. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);
@@ -144,7 +144,7 @@ AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uin
 }
 
 static bool convert_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
-/* The ISA level AVX2 includes F16C. */
+/* True if AVX2 and F16C may be used. The ISA level AVX2 includes F16C. */
 static bool convert_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 #endif
 
@@ -245,7 +245,7 @@ void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n)
     }
 }
 
-/* True if element i at p, which need not be aligned, is NaN or Inf. */
+/* True if element i at the address p is NaN or Inf. p need not be aligned. */
 static bool nonfinite_at(const void *p, osh_dtype dt, int64_t i)
 {
     size_t width = osh_dtype_bytes(dt);
@@ -256,7 +256,7 @@ static bool nonfinite_at(const void *p, osh_dtype dt, int64_t i)
     case OSH_F32: return (v & 0x7f800000u) == 0x7f800000u;
     case OSH_BF16: return (v & 0x7f80) == 0x7f80;
     case OSH_F16: return (v & 0x7c00) == 0x7c00;
-    default: return (v & 0x7f) == 0x7f; // E4M3FN: one NaN per sign, no Inf
+    default: return (v & 0x7f) == 0x7f; // E4M3FN has one NaN for each sign, and no Inf
     }
 }
 

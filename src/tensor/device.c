@@ -1,5 +1,5 @@
-/* device.c - makes tensors on a device, copies between host and device memory, and defines the row
- * of the host. */
+/* device.c - makes tensors on a device, copies between host and device memory, and defines
+ * osh_host_type, the row of the host in the table of devices. */
 #include "tensor/device.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static osh_status host_copy(osh_ctx *cx, osh_device *d, void *to, const void *fr
 }
 
 typedef struct filling { char *to; int byte; size_t n; } filling;
-enum { FILL_BYTES = 256 << 10 }; // number of bytes that one chunk of osh_parallel_for fills
+enum { FILL_BYTES = 256 << 10 }; // number of bytes that a thread fills at a time
 
 static osh_status fill_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -25,7 +25,8 @@ static osh_status fill_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Fills chunks in parallel, so that the operating system also maps the pages in parallel. */
+/* Fills n_bytes with `byte` on several threads, so that the operating system also maps the pages in
+ * parallel. */
 static osh_status host_fill(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes)
 {
     filling f = {to, byte, n_bytes};

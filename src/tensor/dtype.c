@@ -1,4 +1,4 @@
-/* dtype.c - has a table of dtypes: tag in safetensors files, name in torch, bytes of an element. */
+/* dtype.c - the table of dtypes: tag in safetensors files, name in torch, bytes of an element. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@ static const dtype_row rows[OSH_N_DTYPES] = {
     [OSH_F16] = {"F16", "float16", 2, true},
     [OSH_I16] = {"I16", "int16", 2, false},
     [OSH_FP8] = {"F8_E4M3", "float8_e4m3fn", 1, true},
-    /* These dtypes are only copied; no op computes with them. */
+    /* F8_E5M2 and F8_E8M0 are only copied; no op computes with them */
     [OSH_FP8_E5M2] = {"F8_E5M2", "float8_e5m2", 1, false},
     [OSH_FP8_E8M0] = {"F8_E8M0", "float8_e8m0fnu", 1, false}, // a byte e stands for 2^(e - 127)
     [OSH_I8] = {"I8", "int8", 1, false},

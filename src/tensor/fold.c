@@ -5,8 +5,8 @@
 
 enum { PIECE = 256 }; // number of elements that are converted to f32 at a time
 
-/* Multiplies x [k] by the factors of the columns of x, or divides x by the factor of its row. x
- * contains k elements of row `row`, from column `column` on. */
+/* Multiplies x [k] by the factors of its columns, or divides x by the factor of its row. x is a
+ * part of row `row` of a weight, from column `column` on. */
 static void fold_piece(float *x, const osh_fold_rule *r, int64_t row, int64_t column, int64_t k)
 {
     if (r->way == OSH_FOLD_COLUMNS)
@@ -23,7 +23,7 @@ void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t 
     for (int64_t at = 0, k; at < n; at += k) {
         char *w = (char *)data + (size_t)at * osh_dtype_bytes(dt);
         int64_t row = (first + at) / r->width, column = (first + at) % r->width;
-        // a piece ends at the latest at the end of its row
+        // a piece ends at the end of its row, or before
         k = r->width - column < n - at ? r->width - column : n - at;
         if (k > PIECE) k = PIECE;
         osh_to_f32(x, w, dt, k);

@@ -1,5 +1,5 @@
-/* rotation.c - makes the matrices of rotation.h and multiplies by them. LANES rows or columns are
- * multiplied at a time, so the compiler can use vector instructions. */
+/* rotation.c - makes the matrices of rotation.h, and multiplies by them. LANES rows or columns are
+ * multiplied together, so that the compiler can use vector instructions. */
 #include "tensor/rotation.h"
 
 #include <math.h>
@@ -7,13 +7,14 @@
 
 #include "base/rng.h"
 
-/* LANES: number of vectors that are multiplied together. GROUPS: number of groups of LANES rows or
- * columns in a chunk of parallel work. MOST_DEGREE: largest degree e of a field of p^e elements. */
+/* LANES: number of vectors that are multiplied together.
+ * GROUPS: number of groups of LANES vectors that a thread multiplies at a time.
+ * MOST_DEGREE: largest degree e of a field with p^e elements. */
 enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 };
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
-/* Finds the smallest prime factor *p of q. Returns e if q = p^e and e <= MOST_DEGREE, else 0. */
+/* Sets *p to the smallest prime factor of q. Returns e if q = p^e and e <= MOST_DEGREE, else 0. */
 static int power_of_prime(int64_t q, int64_t *p)
 {
     int e = 0;
@@ -23,13 +24,13 @@ static int power_of_prime(int64_t q, int64_t *p)
     return q == 1 && e <= MOST_DEGREE ? e : 0;
 }
 
-/* The finite field with q = p^e elements. An element is a polynomial, stored as the number whose
+/* A finite field with q = p^e elements. An element is a polynomial. It is stored as a number whose
  * digits in base p are the coefficients. */
 typedef struct field {
     int64_t p, q;
     int e;
-    /* Coefficients of a polynomial `tail`, lowest power first. Products of elements are computed
-     * modulo X^e + tail. This polynomial has no root and e <= 3, so it is irreducible. */
+    /* Coefficients of the polynomial `tail`, lowest power first. Elements are multiplied modulo X^e
+     * + tail, which is irreducible: it has no root, and e <= 3. */
     int64_t tail[MOST_DEGREE];
 } field;
 
@@ -74,10 +75,10 @@ static int64_t field_minus(const field *f, int64_t x, int64_t y)
     return out;
 }
 
-/* Returns the size q of the finite field from which Paley makes a Hadamard matrix of order K, and
- * sets *p and *e so that q = p^e. First construction: q = K - 1, if K - 1 is a prime power and 3
- * modulo 4. Second construction: q = K / 2 - 1, if K / 2 - 1 is a prime power and 1 modulo 4.
- * Returns 0 if neither construction is possible. */
+/* Returns the size q of the finite field from which Paley makes a Hadamard matrix of order K, or 0
+ * if no construction is possible. Sets *p and *e with q = p^e.
+ * First construction: q = K - 1, if K - 1 is a prime power and 3 modulo 4.
+ * Second construction: q = K / 2 - 1, if K / 2 - 1 is a prime power and 1 modulo 4. */
 static int64_t paley_field(int64_t K, int64_t *p, int *e)
 {
     if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
@@ -90,7 +91,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     osh_status rc = OSH_OK;
     int64_t p, q;
     int e;
-    // own [q]: quadratic character of each element: 1 for squares, -1 for non-squares, 0 for 0
+    // Own [q]: quadratic character of each element of the field: 1 for squares, -1 for non-squares,
+    // 0 for 0.
     int8_t *chi = NULL;
     field f;
     q = paley_field(K, &p, &e);
@@ -103,12 +105,12 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     for (int64_t i = 0; i <= q; i++)
         for (int64_t k = 0; k <= q; k++) {
             int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
-            if (!twice) { // first construction: I + S, with S skew-symmetric
+            if (!twice) { // Paley's first construction: I + S with a skew-symmetric S
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            // second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1] with a symmetric C; `same`
-            // is an element of I
+            // Paley's second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1] with a symmetric C.
+            // `same` is an element of the identity matrix I.
             int same = i == k;
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
@@ -122,8 +124,8 @@ done:
 /* ---- matrices ---- */
 
 /* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Computes the Taylor series of an angle below
- * pi / 4, then rotates by multiples of pi / 4. Does not call cos and sin of the C library, because
- * the bits of the result must not depend on the C library. */
+ * pi / 4, and rotates it by multiples of pi / 4. cos and sin of the C library are not used, because
+ * the bits of the result would depend on the library. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;
@@ -211,8 +213,7 @@ static void rotate_signs(double *x, const osh_rotation *r)
         for (int l = 0; l < LANES; l++) x[i * LANES + l] *= r->sign[i];
 }
 
-/* Replaces x [n, width] by H x, where H is Sylvester's Hadamard matrix [n, n]. n is a power of
- * two. */
+/* Replaces x [n, width] by H x. H is Sylvester's Hadamard matrix [n, n]; n is a power of two. */
 static void rotate_sylvester(double *x, int64_t n, int64_t width)
 {
     for (int64_t half = 1; half < n; half *= 2)
@@ -242,8 +243,8 @@ void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t
         }
 }
 
-/* Computes y = x F, or y = x F^T if `transposed` is true, for LANES vectors of K elements. x, y:
- * [K, LANES]. */
+/* Computes y = x F for LANES vectors of K elements, or y = x F^T if `transposed` is true. x, y: [K,
+ * LANES]. */
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor;
@@ -257,8 +258,8 @@ static void rotate_factor(double *y, const double *x, const osh_rotation *r, boo
     }
 }
 
-/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if `transposed` is true. The memory
- * after x [n, LANES] must have K more rows [K, LANES] for scratch. */
+/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if `transposed` is true. After x
+ * there must be memory for K more rows of LANES numbers, which is scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;
@@ -273,23 +274,24 @@ static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
     if (transposed) rotate_signs(x, r);
 }
 
-typedef struct strip { // location of up to LANES vectors of n elements in a tensor
-    char *at;          // view: first element of the first vector
+typedef struct strip { // up to LANES vectors of n elements in a tensor
+    char *at;          // view: address of the first element of the first vector
     osh_dtype dt;
-    /* step: distance from one element of a vector to the next, in elements of the tensor.
-     * lane: distance from one vector to the next. */
+    /* step: distance from one element of a vector to the next, in elements.
+     * lane: distance from one vector to the next, in elements. */
     int64_t step, lane;
-    int64_t n, lanes; // n: elements of a vector; lanes: number of vectors, at most LANES
+    int64_t n, lanes; // n: number of elements of a vector; lanes: number of vectors, at most LANES
 } strip;
 
-/* Copies a strip to x [n, LANES], or x to the strip if `store` is true. Contiguous elements of the
- * tensor are converted to or from f32 together, up to PIECE at a time. */
+/* Copies the vectors of a strip to x [n, LANES]. If `store` is true, copies x to the vectors
+ * instead. Converts up to PIECE contiguous elements of the tensor together. */
 static void strip_move(double *x, const strip *s, bool store)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    // true: the elements of a vector are contiguous; false: element e of all vectors is contiguous
+    // true: the elements of each vector are contiguous; false: elements with the same index are
+    // contiguous
     bool rows = s->step == 1;
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)

@@ -24,28 +24,29 @@ typedef enum {
 } osh_rotation_kind;
 typedef struct osh_rotation {
     osh_rotation_kind kind;
-    int64_t n, factor; // n: number of rows and of columns of M; factor: K
-    int8_t *had; // own [K, K]: F with elements 1 and -1; NULL: F is Hartley's matrix, or K is 1
-    double *cas;       // own [K]: cos(a) + sin(a), a = 2 pi i / K; NULL if `had` is used or K is 1
-    double *sign;      // own [n]: sign of each row; NULL: all 1
+    int64_t n, factor; // n: number of rows, and of columns, of M; factor: number of rows of F
+    /* Own [K, K]: F if its elements are 1 and -1. NULL: F is Hartley's matrix, or K is 1. */
+    int8_t *had;
+    double *cas; // Own [K]: cos(a) + sin(a) with a = 2 pi i / K. NULL: F is in `had`, or K is 1.
+    double *sign;      // own [n]: sign of each row of M; NULL: all signs are 1
 } osh_rotation;
 
-/* Makes a rotation of n rows. Returns OSH_E_USAGE or OSH_E_UNSUPPORTED if no such matrix exists.
- * `what` is the name of the rotated value, for messages. */
+/* Makes a rotation of n rows. Returns OSH_E_USAGE or OSH_E_UNSUPPORTED if there is no matrix of
+ * this kind and size. `what`: name of the rotated value, for messages. */
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n,
                              uint64_t seed, const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
-/* Computes rows [first, first + rows) of M sqrt(n), whose elements are 1 and -1 for Hadamard
- * matrices. */
+/* Computes rows [first, first + rows) of M sqrt(n). The elements are 1 and -1 if M is a Hadamard
+ * matrix. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
-/* Returns the gross bytes of scratch that each thread of osh_rotate_rows and osh_rotate_columns
- * allocates. */
+/* Returns the bytes of scratch (gross) that each thread of osh_rotate_rows and osh_rotate_columns
+ * needs. */
 size_t osh_rotation_room(const osh_rotation *r);
-/* Multiplies m [rows, width] by M from the right. Cuts each row of m into vectors x of n
- * neighbouring elements, and replaces x by x M, or by x M^T if `transposed` is true. width is a
- * multiple of n. Products and sums are f64, and results are rounded to the dtype of m. */
+/* Multiplies m [rows, width] by M from the right. Each row of m is cut into vectors x of n
+ * neighbouring elements, and x becomes x M, or x M^T if `transposed` is true. width is a multiple
+ * of n. Products and sums are f64; results are rounded to the dtype of m. */
 osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
-/* Works like osh_rotate_rows, but each vector x is n neighbouring elements of a column of m. The
+/* Works like osh_rotate_rows, but with vectors of n neighbouring elements of a column of m. The
  * number of rows is a multiple of n. */
 osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 #endif

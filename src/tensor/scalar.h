@@ -1,12 +1,12 @@
-/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that
- * rounds up, rounding to a dtype, and the address of an element. */
+/* scalar.h - arithmetic on single numbers for all kernels: minimum, maximum, division that rounds
+ * up, rounding to a dtype, and the address of an element. */
 #ifndef OSH_SCALAR_H
 #define OSH_SCALAR_H
 #include "base/num.h"
 #include "tensor/tensor.h"
 
 static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-/* Returns the greatest common divisor; that of 0 and n is n. */
+/* Returns the greatest common divisor of a and b. That of 0 and n is n. */
 static inline int64_t osh_gcd64(int64_t a, int64_t b)
 {
     while (b) {
@@ -18,7 +18,7 @@ static inline int64_t osh_gcd64(int64_t a, int64_t b)
 static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Rounds f to the nearest value of dtype dt (BF16 or F16), ties to even. Returns f for other
+/* Rounds f to the nearest value of dt, ties to even, if dt is BF16 or F16. Returns f for other
  * dtypes. */
 static inline float osh_round_to(float f, osh_dtype dt)
 {

@@ -1,4 +1,4 @@
-/* tensor.c - makes dense row-major tensors and views, and computes sizes. */
+/* tensor.c - makes dense row-major tensors and views of tensors, and computes their sizes. */
 #include "tensor/device.h"
 
 #include <assert.h>
@@ -70,7 +70,7 @@ int64_t osh_tensor_numel(const osh_tensor *t)
 {
     int64_t n = 0;
     bool ok = osh_shape_numel(&n, t->ndim, t->shape);
-    assert(ok); // osh_tensor_new checked the shape before
+    assert(ok); // osh_tensor_new has already checked the shape
     return ok ? n : 0;
 }
 

@@ -1,10 +1,10 @@
-/* tensor.h - dtypes and dense row-major tensors, in host memory or on a device
+/* tensor.h - declares dtypes, and dense row-major tensors in host memory or on a device
  * (tensor/device.h). */
 #ifndef OSH_TENSOR_H
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // io/safetensors_write.c has the order of dtypes in a file
+typedef enum { // dtypes; io/safetensors_write.c has their order in a file
     OSH_I64,
     OSH_F64,
     OSH_F32,
@@ -24,10 +24,10 @@ typedef enum { // io/safetensors_write.c has the order of dtypes in a file
     OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
-const char *osh_dtype_name(osh_dtype dt);         // returns the tag in safetensors files, such as
-                                                  // "F8_E4M3"
-/* Finds a dtype by its safetensors tag or torch name: "BF16", "bfloat16", "torch.float16", ...
- * Returns OSH_DTYPE_NONE for another text. */
+/* Returns the tag of a dtype in safetensors files, such as "F8_E4M3". */
+const char *osh_dtype_name(osh_dtype dt);
+/* Returns the dtype with a safetensors tag or torch name, such as "BF16", "bfloat16" or
+ * "torch.float16". Returns OSH_DTYPE_NONE for all other texts. */
 osh_dtype osh_dtype_of_name(const char *tag);
 size_t osh_dtype_bytes(osh_dtype dt);
 bool osh_dtype_is_float(osh_dtype dt);            // true for F64, F32, BF16, F16 and FP8
@@ -39,26 +39,28 @@ typedef struct osh_tensor {
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     void *data;
-    bool own;           // true if the tensor owns `data`
-    osh_device *device; // view: the device in whose memory `data` is; NULL: host memory
+    bool own;           // true: the tensor owns `data`
+    /* view: device that has `data` in its memory; NULL: `data` is in host memory. */
+    osh_device *device;
 } osh_tensor;
 
-/* Makes a tensor; its elements are not set. */
+/* Makes a tensor in host memory. Its elements are not set. */
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-/* Returns a tensor that does not own `data` and is valid as long as `data` is. */
+/* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
-/* Returns the gross host bytes of a tensor with n_bytes of data. */
+/* Returns the host bytes (gross) of a tensor whose data have n_bytes. */
 static inline size_t osh_tensor_gross(size_t n_bytes)
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
                            const int64_t *shape);
-/* Computes the number of elements. Returns false for a negative dimension or an overflow. */
+/* Sets *numel to the number of elements. Returns false if a dimension is negative or the number
+ * overflows. */
 bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape);
 
 /* Converts n elements of dtype dt (F32, BF16, F16, FP8 or F64) to f32. */
@@ -66,7 +68,7 @@ void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
 /* Converts n f32 elements to dtype dt, rounding to nearest, ties to even. */
 void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n);
 float osh_tensor_at(const osh_tensor *t, int64_t i); // returns element i of a float tensor
-/* Returns the index of the first NaN or infinity, or -1 if there is none or `dt` is not a float
- * dtype. */
+/* Returns the index of the first NaN or infinity among n elements at p. Returns -1 if there is
+ * none, or if dt is not a float dtype. */
 int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n);
 #endif

@@ -1,4 +1,4 @@
-/* findings.c - the list of findings of `oneshot verify`. */
+/* findings.c - the list of problems (findings) that `oneshot verify` reports. */
 #include <stdio.h>
 #include <string.h>
 

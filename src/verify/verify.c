@@ -1,4 +1,5 @@
-/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists all errors. */
+/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard of an output again and lists all
+ * problems. */
 #include "verify/verify.h"
 #include "verify/verify_output.h"
 
@@ -110,7 +111,7 @@ osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_opti
     OSH_NEW(cx, v.load, osh_ranks_n(opt->ranks));
     osh_verify_alone(&v);
     OSH_TRY(verify_look(cx, &v));
-    if (others) goto done; // rank 0 has the findings
+    if (others) goto done; // only rank 0 has all findings
     OSH_TRY(opt->json ? verify_as_json(cx, &b, &v) : verify_as_text(cx, &b, &v));
     sink(user, b.data, b.len);
     if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not as it must be: %zu findings", dir, v.n);

@@ -1,5 +1,5 @@
-/* verify.h - the state of `oneshot verify`, its list of findings, and the functions that check one
- * part of the output each. */
+/* verify.h - declares the state of `oneshot verify`, its list of findings (problems), and the
+ * functions that check one part of the output each. */
 #ifndef OSH_VERIFY_H
 #define OSH_VERIFY_H
 #include "base/map.h"
@@ -11,111 +11,117 @@
 typedef struct osh_finding {
     char *where, *found, *wanted; // own
     int64_t item;                 // number of the check that found the problem
-    size_t nth;                   // order of the findings of one check
+    size_t nth;                   // order of the finding among those of its check
 } osh_finding;
 
 typedef struct osh_verify {
     const char *dir;              // view: directory of the output
     const osh_verify_options *opt; // view
-    osh_checkpoint *ck; // own: the output, opened as a checkpoint; NULL: it cannot be opened
-    /* The manifest without its lists of modules, tensors and folds; NULL: none. */
+    osh_checkpoint *ck; // own: the output as a checkpoint; NULL: it cannot be opened as one
+    /* The manifest without its lists of modules, tensors and folds. NULL: the output has no
+     * manifest. */
     cJSON *manifest;              // own
-    /* True if the manifest has a tensor with the rule "quantized", "pruned", "changed". */
+    /* True if the manifest has a tensor with the rule "quantized", "pruned" or "changed". */
     bool quantized, pruned, changed;
-    /* Maps the name of a module to the error that the manifest records (the bits of a double). */
+    /* Maps the name of a module to the error that the manifest records for it (the bits of a
+     * double). */
     osh_map *recorded;            // own
-    osh_options plan_options;     // own: strings of the options with which the plan is made again
-    osh_plan *plan;               // own: plan made from source and recipe; NULL: no source is given
-    osh_globals *globals;         // own: global scales of the plan; NULL: none
+    osh_options plan_options;     // own: options with which the plan is made again
+    /* own: plan made from the source and the output's recipe; NULL: no source is given. */
+    osh_plan *plan;
+    osh_globals *globals;         // own: global scales of the plan; NULL: there are none
     osh_finding *findings;        // own
     size_t n, cap;
-    /* Several ranks (opt->ranks) divide the checks. All ranks number the checks in the same way. */
-    int64_t item; // number of the check that runs
-    bool here;    // true if this rank keeps the findings of this check
-    double *load; // own [ranks]: bytes of the checks that each rank has done
+    /* The checks are divided among the ranks opt->ranks. All ranks number the checks in the same
+     * way. */
+    int64_t item; // number of the current check
+    bool here;    // true if this rank keeps the findings of the current check
+    double *load; // own [ranks]: bytes that the checks of each rank have read so far
     /* n_sums: number of checksums that agree.
-     * n_compared: number of tensors equal to the source's.
-     * n_modules: number of checked modules. */
+     * n_compared: number of tensors that equal those of the source.
+     * n_modules: number of modules that were checked. */
     int64_t n_sums, n_compared, n_modules;
 } osh_verify;
 
 enum { OSH_VERIFY_TEXT = 400, OSH_VERIFY_MAX = 1000 };
-/* Adds a finding if this rank keeps it (v->here). If there are OSH_VERIFY_MAX findings, further
- * findings are only counted. */
+/* Adds a finding, if this rank keeps the findings of the current check (v->here). After
+ * OSH_VERIFY_MAX findings, further findings are only counted. */
 osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted,
                           const char *found, ...) __attribute__((format(printf, 5, 6)));
-/* Adds a finding that describes the failure `rc`, clears the error and returns OSH_OK. Returns rc
- * unchanged if the process itself failed (no memory, or interrupted). */
+/* Turns the failure `rc` of a check into a finding, clears the error and returns OSH_OK. If the
+ * process itself failed (no memory, or interrupted), returns rc. */
 osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where,
                              const char *wanted);
 
 
-/* verify_share.c: divides the checks among ranks. osh_verify_next assigns the next check to the
- * rank that has read the fewest bytes so far. osh_verify_next returns true if this rank does the
- * check. `bytes`: cost of the check. osh_verify_alone begins checks that every rank does, because
- * later checks need their results; only rank 0 keeps the findings of these checks. */
+/* verify_share.c: divides the checks among ranks.
+ * osh_verify_next begins the next check. The rank that has read the fewest bytes so far does it.
+ * Returns true if this is that rank. `bytes`: number of bytes that the check reads.
+ * osh_verify_alone begins checks that every rank does, because later checks need their results.
+ * Only rank 0 keeps their findings. */
 bool osh_verify_next(osh_verify *v, int64_t bytes);
 void osh_verify_alone(osh_verify *v);
-/* Fails on each rank that sees another checkpoint than rank 0. ck NULL: the checkpoint cannot be
- * opened. `what` names the checkpoint in the message. */
+/* Fails on each rank that sees another checkpoint than rank 0 does. ck is NULL if the checkpoint
+ * cannot be opened. `what`: name of the checkpoint, for the message. */
 osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
                             const osh_checkpoint *ck);
-/* Sends the checksums of the source that each rank has read to rank 0. */
+/* Each rank sends rank 0 the checksums of the source tensors that it has read. */
 osh_status osh_verify_gather_sums(osh_ctx *cx, const osh_verify *v);
-/* Sends the findings and counts of all ranks to rank 0, in the order of the checks. */
+/* Each rank sends its findings and counts to rank 0, which sorts the findings by their checks. */
 osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v);
 
 
-/* verify_manifest.c: reads the manifest and the recorded errors of its modules. A missing manifest
- * is a finding. */
+/* verify_manifest.c: reads the manifest, and the errors of modules that it records. A missing
+ * manifest is a finding. */
 osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v);
-/* Calls list->item for each item of one list of the manifest ("modules", "tensors" or "folds").
- * Does nothing if the output has no manifest. */
+/* Calls list->item for each item of a list of the manifest ("modules", "tensors" or "folds"). Does
+ * nothing if the output has no manifest. */
 osh_status osh_verify_each(osh_ctx *cx, const osh_verify *v, const osh_json_taken *list,
                            void *user);
 
 
 /* verify_files.c: checks tensors, checksums, index and files against the manifest. */
 osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v);
-/* Checks that the side files equal those of the source. */
+/* Checks that the side files of the output equal those of the source. */
 osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v);
-/* Finds files that are neither in the manifest nor in the plan. Skips shards, which
+/* Finds files of the output that are neither in the manifest nor in the plan. Skips shards, which
  * osh_verify_manifest checks. */
 osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v);
 
-/* verify_config.c: checks the tensors against the quantization_config. */
+/* verify_config.c: checks the output's tensors against its quantization_config. */
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v);
-/* verify_source.c: makes the plan again, and checks names, shapes, config.json, copies and Linears
- * against the plan and the source. */
+/* verify_source.c: makes the plan again. Checks names, shapes, config.json, copies and Linears of
+ * the output against the plan and the source. */
 osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);
 
 
-/* verify_weights.c: checks the codes and scales of a Linear against the weight in the source. */
+/* verify_weights.c: checks the codes and scales of Linear number `linear` against its weight in the
+ * source. */
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear);
-/* Check a quantized module without its source. osh_verify_params checks the scales and zero points.
- * osh_verify_codes checks the codes [O, I]; the array `shape` has O and I. */
+/* The next two functions check a quantized module without its source. osh_verify_params checks the
+ * scales and zero points. osh_verify_codes checks the codes [O, I]; `shape` is {O, I}. */
 osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                              const osh_qparams *p);
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                             const uint8_t *codes, const int64_t *shape);
 
-/* Returns the relative squared error that the manifest records for a module (verify_manifest.c), or
- * a negative number if it records none. */
+/* Returns the relative squared error that the manifest records for a module, or a negative number
+ * if it records none (verify_manifest.c). */
 double osh_verify_recorded(const osh_verify *v, const char *name);
 
 
-/* verify_cache.c: checks the scales of the cached keys or values that a Linear computes, and the
- * Linear's learned bias. */
+/* verify_cache.c: for a Linear that computes cached keys or values, checks their scales. Also
+ * checks the learned bias of the Linear. */
 osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear);
-/* Checks a Linear that is not quantized, but has scales of cached keys or values: its weight must
- * equal the source's. */
+/* Checks a Linear that is not quantized, but has scales of cached keys or values. Its weight must
+ * equal that of the source. */
 osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
-/* Checks the zeros of a pruned weight w. If `source` is not NULL and the pruning method keeps the
- * other values, also checks that these equal the source's. */
+/* Checks the zeros of a pruned weight w. `source`: weight in the source, or NULL. If the pruning
+ * method keeps the values that are not 0, these must equal those in `source`. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,
                             const osh_tensor *source);
 #endif

@@ -1,5 +1,5 @@
-/* verify_cache.c - checks the scales of a cache of keys and values. If the Linear that computes the
- * keys or values is not quantized, its weight must equal the source's. */
+/* verify_cache.c - checks the scales of cached keys and values. If the Linear that computes the
+ * keys or values is not quantized, its weight must equal that of the source. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
     int n = osh_cache_leaves(leaf, &v->plan->match, l);
     for (int k = 0; k < n; k++) {
         int64_t i = l->out.first + l->out.n - (l->out.bias >= 0) - n + k;
-        if (leaf[k].zero) continue; // every byte is a valid zero point
+        if (leaf[k].zero) continue; // any byte can be a zero point, so there is nothing to check
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));
         for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
@@ -36,7 +36,8 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
             break;
         }
     }
-    if (l->out.bias >= 0) { // the value of a learned bias is not known, so it must only be finite
+    /* The right value of a learned bias is unknown, so it must only be finite. */
+    if (l->out.bias >= 0) {
         int64_t i = l->out.first + l->out.n - 1;
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));

@@ -14,11 +14,11 @@
 #include "quant/groups.h"
 #include "verify/verify.h"
 
-typedef struct modules { // modules that have a weight
+typedef struct modules { // the modules of the output that have a weight
     char **names;        // own
     const char **classes;
-    const char **never;  // reason why the module must not be quantized; NULL: it may be quantized
-    int *which;          // index of the group in quantization_config; -1: dense
+    const char **never;  // why the module must not be quantized; NULL: it may be quantized
+    int *which;          // index of the module's config group; -1: the module is dense
     int n;
 } modules;
 
@@ -27,7 +27,7 @@ static const char *const quantized_leaves[] = {
     "weight_global_scale", "weight_g_idx", "input_scale",      "input_zero_point",
     "input_global_scale",  "output_scale", "output_zero_point"};
 
-/* True if the name is "MODULE.leaf". Sets *n to the length of MODULE. */
+/* True if `name` is "MODULE.leaf" for some MODULE. Sets *n to the length of MODULE. */
 static bool leaf_split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);
@@ -51,8 +51,9 @@ static osh_status config_read_leaf(osh_ctx *cx, osh_tensor **out, const osh_veri
     return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
 }
 
-/* Sets shape to the rows and columns of a module's weight. They come from weight_shape if the
- * output has it, else from the weight or the packed codes. If all are missing, shape is {0, 0}. */
+/* Sets `shape` to the numbers of rows and columns of a module's weight. They come from weight_shape
+ * if the output has it, else from the weight or the packed codes. If all are missing, `shape` is
+ * {0, 0}. */
 static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *v,
                                const char *module)
 {
@@ -60,9 +61,9 @@ static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
                           *w = config_find_leaf(cx, v, module, "weight");
-    /* FP4: one byte has two codes. */
+    /* a packed weight without weight_shape: FP4, with two codes in a byte, or FP6 */
     const osh_ckpt_tensor *packed = config_find_leaf(cx, v, module, "weight_packed");
-    /* FP6: three bytes have four codes, and each scale belongs to 24 bytes. */
+    /* FP6 has four codes in three bytes, and a scale for each 24 bytes */
     const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
@@ -86,8 +87,8 @@ static bool module_is_quantized(osh_ctx *cx, const osh_verify *v, const char *mo
     return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
 }
 
-/* Adds a module with its class, which follows from the name and the shape of the weight. A dense
- * norm is not added. Takes ownership of `name`. */
+/* Adds a module. Its class follows from the name and the shape of the weight. Dense norms are not
+ * added. Takes ownership of `name`. */
 static osh_status modules_add(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds,
                               char *name)
 {
@@ -108,8 +109,8 @@ done:
     return rc;
 }
 
-/* Lists the modules that have packed codes or a 2-D weight. Skips dense norms and the matrices of
- * transforms. */
+/* Lists the modules of the output that have packed codes or a 2-D weight. Skips dense norms and the
+ * matrices of transforms. */
 static osh_status modules_list(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
@@ -140,8 +141,8 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* Checks an output head that has no tensor. Loaders make a Linear of such a head, so no group may
- * match it. */
+/* Checks that no config group matches an output head without a tensor. Loaders make a Linear of
+ * such a head. */
 static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
                                      osh_groups *g, osh_matcher *ignored)
 {
@@ -163,8 +164,8 @@ done:
     return rc;
 }
 
-/* Checks a tied head. Loaders replace a tied head by the embedding table. So if an output has a
- * tensor for the head, neither the head nor the table may be quantized. */
+/* Checks a tied head, which loaders replace by the embedding table. If the output has a tensor for
+ * the head, neither the head nor the table may be quantized. */
 static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -185,7 +186,7 @@ done:
     return rc;
 }
 
-/* Finds the group of each module that is not ignored, as compressed-tensors does. */
+/* Finds the config group of each module that is not ignored, by the rules of compressed-tensors. */
 static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
                                       const osh_q_config *c)
 {
@@ -226,7 +227,7 @@ done:
     return rc;
 }
 
-typedef struct stored { // layout of a module's codes and scales in the output
+typedef struct stored { // the stored tensors that a module should have
     const osh_format *format;
     osh_format_tensor f[OSH_FORMAT_MAX_TENSORS];
     int n;
@@ -266,10 +267,9 @@ done:
     return rc;
 }
 
-/* Returns the dtype of a module's scales: the dtype of the first scale of a float dtype. All other
- * scales of the module must have the same dtype. Scales have the dtype of the source's weight,
- * which may differ from the dtype in config.json. The checks of manifest and plan compare the dtype
- * with the source. */
+/* Returns the dtype that the scales of a module should have: that of its first scale with a float
+ * dtype. It is the dtype of the weight in the source, which may differ from the dtype in
+ * config.json. Other checks (manifest, plan) compare it with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -309,8 +309,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor with one element, which belongs to a module, to *out. *there is false if the
- * module has no such tensor. */
+/* Reads a tensor of a module that has one element to *out. Sets *there to false if the module has
+ * no such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {
@@ -327,8 +327,8 @@ done:
     return rc;
 }
 
-/* Checks that a module has the same global scale as the first Linear of the fused module to which
- * both belong. A fused module has only one global scale. */
+/* If runtimes fuse the module with other Linears, checks that its global scale is that of the first
+ * of these Linears. The fused module has only one global scale. */
 static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -353,7 +353,7 @@ done:
     return rc;
 }
 
-/* Returns the number of bytes of a module's codes. */
+/* Returns the number of bytes of the codes of a module. */
 static int64_t module_bytes(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, "weight_packed");
@@ -392,7 +392,7 @@ done:
     return rc;
 }
 
-/* Finds tensors such as scales that have the name of a module without a weight. */
+/* Finds tensors, such as scales, that belong to a module without a weight. */
 static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -411,7 +411,7 @@ done:
     return rc;
 }
 
-/* Checks that the scales of keys, values and queries are positive and finite. */
+/* Checks that the stored scales of keys, values and queries are positive and finite. */
 static osh_status config_check_cache_scales(osh_ctx *cx, osh_verify *v)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale"};
@@ -464,7 +464,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
-        /* The tensors of a module, not the config, decide whether it counts as quantized. */
+        /* A module without quantized tensors counts as dense, also if a config group matches it. */
         if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1;
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,

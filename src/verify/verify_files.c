@@ -1,4 +1,5 @@
-/* verify_files.c - checks tensors, checksums, files and index against the manifest. */
+/* verify_files.c - checks the tensors, checksums, files and index of an output against its
+ * manifest. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ done:
     return rc;
 }
 
-/* Prints a shape of the manifest like files_shape_text: "[576, 1536]". */
+/* Prints a shape of the manifest in the form of files_shape_text: "[576, 1536]". */
 static void files_listed_shape(char *to, size_t room, const cJSON *list)
 {
     int64_t shape[OSH_MAX_DIMS];
@@ -53,7 +54,7 @@ static void files_listed_shape(char *to, size_t room, const cJSON *list)
 
 typedef struct tensors {
     osh_verify *v;
-    osh_map *listed; // own: names of the tensors in the manifest
+    osh_map *listed; // own: names of the tensors that the manifest lists
     void *chunk;     // own
 } tensors;
 
@@ -64,7 +65,7 @@ static void files_take_rule(osh_verify *v, const char *rule)
     v->changed |= !strcmp(rule, "changed");
 }
 
-/* Checks one tensor of the manifest's list. Has the type of osh_json_taken.item. */
+/* Checks one tensor that the manifest lists. Has the type of osh_json_taken.item. */
 static osh_status files_check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
@@ -146,8 +147,8 @@ done:
     return rc;
 }
 
-/* Finds other files with tensors, which some tools would load, and checks total_size of the
- * index. */
+/* Checks that there are no other files with tensors, which some tools would load, and that
+ * total_size of the index is right. */
 static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -202,8 +203,8 @@ static osh_status files_known_add(osh_ctx *cx, osh_map *known, const char *name)
     return osh_map_put(cx, known, name, strlen(name), 0);
 }
 
-/* Lists the files of the manifest, of the source and of the plan, and the reports and log of a
- * run. */
+/* Lists the files that an output may have: those of the manifest, of the source and of the plan,
+ * and the reports and the log of a run. */
 static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
 {
     static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html",
@@ -219,7 +220,8 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        osh_checkpoint closed = {.dir = v->opt->model}; // used without a plan; has no shards
+        /* Stands for the source if there is no plan; has no shards. */
+        osh_checkpoint closed = {.dir = v->opt->model};
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     }
     for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
@@ -242,7 +244,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     osh_map *known = NULL; // own
     char **names = NULL;   // own
     size_t n = 0;
-    // without manifest and plan there is no list of files to compare with
+    // without manifest and plan it is unknown which files the output may have
     if (!v->manifest && !v->plan) goto done;
     OSH_TRY(osh_map_new(cx, &known, 32));
     OSH_TRY(files_list_known(cx, known, v));
@@ -264,7 +266,8 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    osh_checkpoint closed = {.dir = v->opt->model}; // used without a plan; has no shards
+    /* Stands for the source if there is no plan; has no shards. */
+    osh_checkpoint closed = {.dir = v->opt->model};
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;

@@ -1,5 +1,5 @@
-/* verify_manifest.c - reads the manifest. It may be too long for memory, so the lists in it are
- * read item by item. */
+/* verify_manifest.c - reads the manifest. Its lists are read item by item, because a manifest may
+ * be too long for memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #include "output/manifest_text.h"
 #include "verify/verify.h"
 
-/* Stores the recorded error of a module in the map. Has the type of osh_json_taken.item. */
+/* Stores the error that the manifest records for one module in the map. Has the type of
+ * osh_json_taken.item. */
 static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSON *module)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(module, "name");
@@ -19,7 +20,7 @@ static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSO
     return osh_map_put(cx, recorded, name->valuestring, strlen(name->valuestring), bits);
 }
 
-/* Checks the checksum that the run wrote at the end of the manifest. */
+/* Checks the manifest's own checksum, which the run wrote at its end. */
 static osh_status manifest_check_sum(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;

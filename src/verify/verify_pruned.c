@@ -1,6 +1,6 @@
-/* verify_pruned.c - checks a pruned weight. The weight must have the zeros of the mask and the
- * error that the run recorded. If the pruning method keeps the other values, these must equal the
- * source's. If the pruned weight was also quantized, only the zeros are checked. */
+/* verify_pruned.c - checks a pruned weight. It must have the zeros that the pruning method makes,
+ * and the error that the run recorded. If the method keeps the other values, they must equal those
+ * of the source. If the pruned weight is also quantized, only the zeros are checked. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,8 +9,8 @@
 
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
-    /* Row and column of the first group with too few zeros (group_*), and of the first wrong value
-     * (value_*). */
+    /* group_row, group_at: row and column of the first group with too few zeros.
+     * value_row, value_at: row and column of the first wrong value. */
     int64_t group_row, group_at, value_row, value_at;
 } pruned_seen;
 
@@ -42,7 +42,7 @@ static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
             cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
             (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
-    /* Up to O + I missing zeros are accepted, because the pruner rounds counts down. */
+    /* The pruner rounds numbers of zeros down, so up to O + I zeros may be missing. */
     if (!rule->m && (double)s->zeros + (double)(l->O + l->I) < n * rule->sparsity) {
         snprintf(text, sizeof text, "%g", rule->sparsity);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
@@ -65,7 +65,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
     osh_prune_rule rule =
         osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
     pruned_seen seen = {0};
-    float *row = NULL; // own: [2, I]: a row of the output, then the same row of the source
+    float *row = NULL; // own [2, I]: a row of the output, followed by the same row of the source
     OSH_NEW(cx, row, 2 * l->I);
     for (int64_t r = 0; r < l->O; r++) {
         size_t at = (size_t)(r * l->I) * osh_dtype_bytes(w->dtype);

@@ -1,7 +1,7 @@
-/* verify_share.c - divides the checks of `oneshot verify` among ranks. All ranks walk through the
- * same list of checks and count them. Each rank does its own checks, and sends its findings with
- * the numbers of the checks to rank 0. So rank 0 prints them in the same order as one process
- * would. */
+/* verify_share.c - divides the checks of `oneshot verify` among ranks. All ranks go through the
+ * same list of checks and number them. Each rank does some of the checks, and sends its findings
+ * with the numbers of the checks to rank 0. So rank 0 prints them in the same order as a single
+ * process. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ bool osh_verify_next(osh_verify *v, int64_t bytes)
     int owner = 0;
     for (int k = 1; k < osh_ranks_n(v->opt->ranks); k++)
         if (v->load[k] < v->load[owner]) owner = k;
-    v->load[owner] += (double)bytes + 1; // + 1: so that the ranks divide checks of 0 bytes, too
+    v->load[owner] += (double)bytes + 1; // + 1, so that checks of 0 bytes are divided, too
     v->item++, v->here = owner == osh_ranks_me(v->opt->ranks);
     return v->here;
 }
@@ -27,7 +27,8 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Appends the sizes of the small files of the output that every rank reads itself. */
+/* Appends the sizes of those files of the output that every rank reads, to compare them between
+ * ranks. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};
@@ -36,7 +37,7 @@ static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
         struct stat st;
         char *path = osh_path_join(cx, dir, names[i]); // own
         if (!path) OSH_TRY(OSH_E_NOMEM);
-        long long n = stat(path, &st) ? -1 : (long long)st.st_size; // -1: there is none
+        long long n = stat(path, &st) ? -1 : (long long)st.st_size; // -1 if the file does not exist
         osh_free(cx, path);
         OSH_TRY(osh_buf_line(cx, b, "%s: %lld bytes", names[i], n));
     }
@@ -59,7 +60,7 @@ done:
     return rc;
 }
 
-typedef struct seen { // the checksum of a tensor that a rank has read
+typedef struct seen { // checksum of a source tensor that this rank has read
     int64_t tensor;
     uint64_t sum;
 } seen;
@@ -91,7 +92,7 @@ done:
     return rc;
 }
 
-/* Sends counts and findings to rank 0. */
+/* Sends the counts and findings of this rank to rank 0. */
 static osh_status findings_post(osh_ctx *cx, const osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +110,7 @@ static osh_status findings_post(osh_ctx *cx, const osh_verify *v)
         OSH_TRY(osh_put_text(cx, &b, f->found));
         OSH_TRY(osh_put_text(cx, &b, f->wanted));
     }
-    void *bytes = b.data; // the post owns these bytes, also after a failure
+    void *bytes = b.data; // osh_ranks_post becomes the owner of these bytes, also after a failure
     size_t n = b.len;
     b = (osh_buf){.data = NULL};
     OSH_TRY(osh_ranks_post(cx, v->opt->ranks, bytes, n));
@@ -135,8 +136,8 @@ done:
     return rc;
 }
 
-/* Adds the counts of rank `from` to the counts of v, and appends its findings to the *n findings so
- * far. The caller sorts the findings. */
+/* Takes the message of rank `from`: adds its counts to those of v, and appends its findings to the
+ * *n findings so far. The caller sorts the findings. */
 static osh_status findings_take(osh_ctx *cx, osh_verify *v, size_t *n, int from)
 {
     osh_status rc = OSH_OK;
@@ -174,7 +175,7 @@ osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v)
     if (osh_ranks_me(ranks)) return findings_post(cx, v);
     size_t n = v->n < OSH_VERIFY_MAX ? v->n : OSH_VERIFY_MAX;
     for (int k = 1; k < osh_ranks_n(ranks); k++) OSH_TRY(findings_take(cx, v, &n, k));
-    /* All findings of a check come from one rank. */
+    /* the findings of each check come from one rank, so they are still in order */
     for (size_t i = 0; i < n; i++) v->findings[i].nth = i;
     if (n) qsort(v->findings, n, sizeof *v->findings, finding_order);
 done:

@@ -1,5 +1,5 @@
-/* verify_source.c - checks the output against the source. It makes the plan again from the source
- * and the output's recipe.yaml, so the check trusts neither the manifest nor the config. */
+/* verify_source.c - checks an output against its source. It makes the plan again from the source
+ * and the output's recipe.yaml. So the checks trust neither the manifest nor the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 #include "schedule/tuning.h"
 #include "verify/verify.h"
 
-/* Returns a member of the identity in the manifest: the source, flags and versions of the run.
- * Returns NULL if the member is missing. */
+/* Returns a member of the run's identity in the manifest (its source, flags or versions), or NULL
+ * if it is missing. */
 static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
 }
 
-/* Splits the recorded value of --only, which has one pattern per line. */
+/* Splits the recorded value of --only into patterns. It has one pattern on each line. */
 static osh_status source_take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
 {
     osh_status rc = OSH_OK;
@@ -76,13 +76,13 @@ done:
     return rc;
 }
 
-typedef struct json_place { // a member in which two JSON values differ
-    char path[256];         // path of the member, such as "a.b[2]"
+typedef struct json_place { // the first member in which two JSON values differ
+    char path[256];         // path of the member in the JSON value, such as "a.b[2]"
     char has[160], want[160];
 } json_place;
 
-/* Finds the first member in which two JSON values differ, and sets *at. Returns false if the values
- * are equal. */
+/* Compares two JSON values. If they differ, sets *at to the first member that differs and returns
+ * true. If they are equal, returns false. */
 static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
 {
     size_t n = strlen(at->path), room = sizeof at->path - n;
@@ -138,7 +138,7 @@ done:
     return rc;
 }
 
-/* Checks that the manifest names the given source. */
+/* Checks that the manifest names the source that the caller gave. */
 static osh_status source_check_identity(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +157,7 @@ done:
     return rc;
 }
 
-/* Checks that the manifest and the plan drop the same tensors of the source. */
+/* Checks that the manifest lists the same dropped tensors of the source as the plan. */
 static osh_status source_check_dropped(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -181,8 +181,8 @@ done:
     return rc;
 }
 
-/* Checks names, shapes, dtypes and shards of the output's tensors against the plan. Sets present[i]
- * to true if output tensor i has the planned shape and dtype. */
+/* Checks the names, shapes, dtypes and shards of the output's tensors against the plan. Sets
+ * present[i] to true if output tensor i has the planned dtype and shape. */
 static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
 {
     osh_status rc = OSH_OK;
@@ -229,11 +229,12 @@ done:
 typedef struct source_sums {
     osh_verify *v;
     bool
-        *listed; // own [tensors of the source]: true if the checksum was compared; several output
-                 // tensors may have the same source
+        /* Own [tensors of the source]: true if the checksum was already compared. Several output
+         * tensors may have one source tensor. */
+        *listed;
 } source_sums;
 
-/* Compares the checksum of a source tensor in the manifest with the checksum of the bytes that were
+/* Compares the checksum that the manifest has for a source tensor with that of the bytes that were
  * read. Has the type of osh_json_taken.item. */
 static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
@@ -265,8 +266,8 @@ done:
     return rc;
 }
 
-/* Reads the factors of a fold. Returns false if their number is wrong or a factor is not
- * positive. */
+/* Reads the factors of fold f from the manifest. Returns false if their number is wrong or if a
+ * factor is not positive. */
 static bool factors_read(osh_fold *f, const cJSON *text)
 {
     if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
@@ -282,7 +283,7 @@ static bool factors_read(osh_fold *f, const cJSON *text)
 typedef struct factors {
     const osh_plan *p;
     bool *known; // own [folds]: true if the manifest has valid factors for the fold
-    int next;    // index of the fold to try first, because the manifest has the order of the plan
+    int next; // index of the fold to try first; the manifest has the folds in the order of the plan
 } factors;
 
 static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
@@ -302,9 +303,9 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     return OSH_OK;
 }
 
-/* Takes the factors of all folds from the manifest. The weights of the source are then read with
- * these factors folded in. The later comparison of the tensors shows whether the output has the
- * same factors. *known is true if the manifest has the factors of all folds. */
+/* Takes the factors of all folds from the manifest, so that the weights of the source are read with
+ * these factors folded in. Comparing the tensors later shows if the output has the same factors.
+ * Sets *known to true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
@@ -329,8 +330,8 @@ done:
     return rc;
 }
 
-/* If the recipe asks for tuning, marks norms as tuned in the plan. The values of tuned norms cannot
- * be computed again. */
+/* If the recipe asks for tuning, marks norms as tuned in the plan, because the values of tuned
+ * norms cannot be computed again. */
 static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
     if (!osh_tuning_asked(&v->plan->schedule) || v->plan->rewrites.n_folds ||
@@ -344,7 +345,7 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     osh_status rc = OSH_OK;
     bool differs = false,
          tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
-    // own: the first half is for bytes of the source, the second for bytes of the output
+    // own: bytes of the source, followed by as many bytes of the output
     char *chunk = NULL;
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
@@ -404,7 +405,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     bool known = true;
     OSH_TRY(source_take_factors(cx, v, &known));
     OSH_TRY(source_take_tuned(cx, v));
-    if (!known) goto done; // without the factors no tensor can be compared
+    if (!known) goto done; // no tensor can be compared without the factors
     for (int64_t i = 0; i < p->manifest.n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (!present[i] || p->manifest.out_info[i].source < 0) continue;

@@ -41,8 +41,8 @@
 
 #define FACTOR 16.0
 #define ROW_FACTOR 64.0
-#define SPARSE 0.5  // largest sparsity at which the direction of a weight is checked
-#define COSINE 0.2  // smallest accepted cosine between a row and the source's row
+#define SPARSE 0.5  // largest sparsity at which the direction of rows is checked
+#define COSINE 0.2  // smallest accepted cosine between a row of dq and the same row of the source
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // largest number of findings of one kind for one module
 
@@ -52,7 +52,7 @@ static bool args_have_code(const osh_q_args *a, int c)
     return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1);
 }
 
-/* Adds findings for negative scales. */
+/* Adds a finding for each scale that is negative but must not be. */
 static osh_status scales_check_signs(osh_ctx *cx, osh_verify *v, const char *module,
                                      const osh_qparams *p)
 {
@@ -75,8 +75,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    // without a plan the modifier is unknown, so negative scales are accepted if the scheme may
-    // have them
+    // Without a plan the modifier is unknown. Negative scales are then accepted if the scheme
+    // allows them.
     bool signs = osh_q_may_be_signed(a);
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
@@ -123,11 +123,11 @@ done:
     return rc;
 }
 
-typedef struct stored { // tensors of a module in the output, and the weight in the source
+typedef struct stored { // stored tensors of a module in the output, and its weight in the source
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     uint8_t *codes;                          // own
-    osh_tensor *w;                           // own: weight of the source
+    osh_tensor *w;                           // own: weight of the module in the source
 } stored;
 
 static void module_stored_deinit(osh_ctx *cx, stored *s)
@@ -215,25 +215,30 @@ done:
     return rc;
 }
 
-/* Results of the comparison of three weights of a module: w is the source's weight, dq is decoded
- * from the codes, and rtn is w rounded to nearest. */
+/* Results of comparing three weights of a module: w in the source, dq decoded from the codes of the
+ * output, and rtn (w rounded to nearest). */
 typedef struct errors {
-    float *w, *dq, *rtn; // own [I]: one row of each of the three weights
-    bool *live;          // own [I]: true for columns of dq with a value that is not 0
-    double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
-    double removed;      // fraction of the source's |w|^2 that pruning removed
-    /* Over the live columns. live_err: squared error of dq. expected: squared error of rtn, plus
-     * s^2 / 12 for each element. */
+    float *w, *dq, *rtn; // own [I]: the current row of w, dq and rtn
+    bool *live;          // own [I]: true for live columns, in which dq has a value that is not 0
+    /* |w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
+    double err, norm;
+    double removed;      // part of the source's |w|^2 that pruning removed, as a fraction
+    /* Sums over the live columns of all rows.
+     * live_err: squared error of the dequantized weight.
+     * expected: squared error of rounding to nearest, plus s^2 / 12 for each element, where s is
+     * its scale. */
     double live_err, expected;
-    /* worst_row: largest squared error of a row, relative to `expected`.
-     * worst_steps: largest error of an element, in scales. */
+    /* worst_row: largest squared error of a row, divided by its `expected`.
+     * worst_steps: largest error of an element, divided by its scale. */
     double worst_row, worst_steps;
-    double dot, square;      // dot: <w, dq>; square: |dq|^2; over the live columns of all rows
-    /* Smallest cosine between a row of w and the same row of dq; 0 if the row of dq is 0. */
+    /* <w, dq> and |dq|^2 over the live columns of all rows; dq: dequantized weight. */
+    double dot, square;
+    /* Smallest cosine between a row of w and the same row of dq. If a row of dq is 0, its cosine
+     * counts as 0. */
     double worst_cosine;
-    int64_t cosine_row;      // row of worst_cosine
-    /* bad_row: row with the error worst_row.
-     * step_row, step_col: position of the element with the error worst_steps.
+    int64_t cosine_row;      // row that has the cosine worst_cosine
+    /* bad_row: row that has the error worst_row.
+     * step_row, step_col: position of the element that has the error worst_steps.
      * n_bad: number of rows whose error exceeds the bound with ROW_FACTOR. */
     int64_t bad_row, step_row, step_col, n_bad;
 } errors;
@@ -252,8 +257,8 @@ static void errors_read_row(float *to, const osh_tensor *t, int64_t r, int64_t I
                I);
 }
 
-/* Compares the direction of row r of dq with row r of w. A factor on all scales does not change the
- * result. */
+/* Compares the direction of row r of dq with that of row r of w. A common factor of all scales does
+ * not change the result. */
 static void errors_measure_direction(errors *e, int64_t r, int64_t I)
 {
     double dot = 0, dq = 0, w = 0;
@@ -267,8 +272,8 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Adds two squared errors of row r to the sums of the weight: that of the codes, and that of
- * rounding to nearest. Updates the worst row and the worst element. */
+/* Adds the squared errors of row r (of dq, and of rounding to nearest) to the sums of the weight.
+ * Updates the worst row and the worst element. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -331,7 +336,7 @@ done:
     return rc;
 }
 
-/* Checks the direction and size of a weight whose pruning mask depends on calibration data. */
+/* Checks the direction and the size of dq for a weight that was pruned by calibration data. */
 static osh_status errors_check_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
                                          const errors *e, const osh_prune_rule *rule)
 {
@@ -363,8 +368,9 @@ done:
     return rc;
 }
 
-/* Checks the measured errors. `solved` is true if the codes need not be the nearest codes. `target`
- * is true if the codes belong to a changed weight that `oneshot verify` cannot compute. */
+/* Compares the measured errors with their bounds. `solved`: true if codes need not be the nearest.
+ * `target`: true if the codes are those of a changed weight, which `oneshot verify` cannot
+ * compute. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
                                bool solved, bool target)
 {
@@ -418,8 +424,9 @@ done:
     return rc;
 }
 
-/* Sets *known to true if the pruner needs no calibration data, else to false. If *known is true,
- * prunes w again and sets *removed to the fraction of |w|^2 that this removes. */
+/* If the pruning method needs no calibration data, prunes w again. Sets *known to true, and
+ * *removed to the fraction of |w|^2 that pruning removes. For other methods, sets *known to
+ * false. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {
@@ -447,7 +454,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
     bool solved = m->type->solver->propagates, known = true;
     unsigned freedom = osh_modifier_freedom(m);
-    // the scales depend on calibration data, so they are not compared
+    // the scales of this observer depend on calibration data, so the source does not determine them
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES;
     stored s = {0};        // own
     osh_qparams want = {0}; // own
@@ -457,7 +464,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(module_stored_load(cx, &s, v, l));
     if (!(freedom & OSH_FREE_SIGNS)) OSH_TRY(scales_check_signs(cx, v, l->name, &s.params));
     if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
-    if (!known) // the codes and scales belong to a changed weight, which is not the source's
+    if (!known) // the codes and scales approximate a changed weight, not that of the source
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);

@@ -6,8 +6,9 @@
 
 void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype,
                     const osh_q_shape *shape);
-/* osh_format_add_input adds input_scale [1] and input_zero_point [1] after the tensors of the
- * weight. osh_format_put_input writes these two tensors; data[0] is the memory for input_scale. */
+/* osh_format_add_input lists input_scale [1] and input_zero_point [1] of static activations, after
+ * the tensors of the weight. osh_format_put_input writes these two tensors; data[0] is the memory
+ * for input_scale. */
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                                 const osh_format_input *in);

@@ -1,4 +1,4 @@
-/* dense.c - stores a weight that was changed but not quantized.
+/* dense.c - the format of a weight that is changed but not quantized, for example pruned.
  *
  *   weight   dtype of the original weight [O, I] */
 #include "quant/formats/common.h"

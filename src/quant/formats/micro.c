@@ -42,9 +42,8 @@ done:
     return rc;
 }
 
-/* Packs 8 codes of 4 bits into 4 bytes. The first step joins codes to pairs, the second joins pairs
- * to groups of four, and the third joins two groups of four. Bytes are in the order of a
- * little-endian processor. */
+/* Packs 8 codes of 4 bits into 4 bytes. The first step joins two codes each, the second step four
+ * codes, the third all eight. The bytes are in little-endian order, as in the file. */
 static void nibbles_put(uint8_t *to, const uint8_t *codes)
 {
     uint64_t x;
@@ -56,7 +55,7 @@ static void nibbles_put(uint8_t *to, const uint8_t *codes)
     memcpy(to, &packed, sizeof packed);
 }
 
-/* Packs n codes of 4 or 6 bits densely into `to`. n is a multiple of 16. */
+/* Packs n codes of 4 or 6 bits into `to`, without unused bits. n is a multiple of 16. */
 static void codes_put(uint8_t *to, const uint8_t *codes, int64_t n, int bits)
 {
     for (int64_t i = 0; i < n && bits == 4; i += 8) nibbles_put(to + i / 2, codes + i);
@@ -80,7 +79,7 @@ static void codes_get(uint8_t *codes, const uint8_t *from, int64_t n, int bits)
 static void micro_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes,
                             int64_t n)
 {
-    // the rows can be packed as one sequence, because each row has a whole number of bytes
+    // each row has a whole number of bytes, so all rows can be packed as one sequence
     codes_put(to, codes, n * I, s->weights.bits);
 }
 
@@ -89,7 +88,7 @@ typedef struct packing {
     int64_t n; // codes
     int bits;
 } packing;
-enum { CODES = 1 << 18 }; // number of codes per chunk of parallel work
+enum { CODES = 1 << 18 }; // number of codes that a thread packs at a time
 
 static osh_status micro_pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -107,8 +106,8 @@ static osh_status micro_unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Stores the exponent field of each scale. All scales are powers of two. 2^-127 is subnormal and
- * has the field 0. */
+/* Writes the exponent field of each scale. All scales are powers of two. 2^-127 has the field 0,
+ * because it is subnormal. */
 static void exponents_put(uint8_t *to, const osh_tensor *scale)
 {
     for (int64_t i = 0; i < osh_tensor_numel(scale); i++)
@@ -142,7 +141,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // OSH_BF16 is a placeholder, because osh_format_check_stored accepts scales in any float dtype.
+    // OSH_BF16 stands for any float dtype, which osh_format_check_stored accepts for scales.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
@@ -160,7 +159,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
         const uint8_t *e = data[1]->data;
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            // Exponent 0 means 2^-127, half of the smallest normal number.
+            // The exponent 0 means 2^-127, which is half of the smallest normal number of BF16.
             ((uint16_t *)q.scale->data)[i] = e[i] ? (uint16_t)(e[i] << 7) : 1 << 6;
     }
     j.bytes = data[0]->data;

@@ -29,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // bit buffer: bits that are not yet written to `words`, lowest first
+    uint64_t acc = 0; // bits that are not yet written to `words`, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -61,7 +61,7 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
 }
 
 #ifdef __SSE2__
-/* Packs 32 4-bit codes into 16 bytes. */
+/* Packs 32 codes of 4 bits into 16 bytes. */
 static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
 {
     const __m128i mask = _mm_set1_epi8(0xf), sign = _mm_set1_epi8(8), low = _mm_set1_epi16(0xff);
@@ -69,16 +69,18 @@ static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
     for (int k = 0; k < 2; k++) {
         v[k] = _mm_loadu_si128((const __m128i *)(const void *)(codes + 16 * k));
         v[k] = _mm_xor_si128(_mm_and_si128(v[k], mask), sign);
-        // In each 16-bit element the shift moves the odd code from bits 8-11 to bits 4-7.
+        // In each 16-bit element, the shift moves the second of two codes from bits 8-11 to bits
+        // 4-7.
         v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4));
     }
     _mm_storeu_si128((__m128i *)(void *)to, _mm_packus_epi16(v[0], v[1]));
 }
 #endif
 
-/* Packs a row of n contiguous codes. 8 codes take exactly `bits` bytes, so blocks of 8 codes are
- * packed independently. In a block, shifts join the bits of 2 codes, then of 4, then of all 8 (the
- * result of the instruction PEXT, which needs BMI2). The host is little-endian like the file. */
+/* Packs a row of n contiguous codes. Eight codes take exactly `bits` bytes, so blocks of eight
+ * codes are packed independently. In a block, shifts join the bits of two codes, then of four, then
+ * of all eight. The instruction PEXT gives the same result, but needs BMI2. The host is
+ * little-endian like the file. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
@@ -87,7 +89,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    // 8-bit codes are only converted to unsigned, because each code is one byte of the stream
+    // a code of 8 bits is one byte of the stream, so it is only made unsigned
     for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) {
         memcpy(&v, codes + i, 8);
         v ^= sign;
@@ -102,9 +104,10 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
-        memcpy(to, &v, 8); // the next block overwrites the bytes after the first `bits` bytes
+        /* The bytes after the first `bits` bytes are overwritten by the next block. */
+        memcpy(to, &v, 8);
     }
-    // last words, with the codes after the last whole block of 8, padded with 0
+    // the last words: codes after the last whole block of eight, padded with 0
     uint32_t rest[8] = {0};
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
@@ -210,7 +213,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t O = w->O, I = w->I;
-    // OSH_BF16 is a placeholder, because osh_format_check_stored accepts scales in any float dtype.
+    // OSH_BF16 stands for any float dtype, which osh_format_check_stored accepts for scales.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -17,7 +17,7 @@
 typedef struct spread {
     const osh_histogram *h;
     int64_t i, levels;
-    double below, above; // counts of values below and above the range
+    double below, above; // number of values below, and above, the range
     double zeros, total; // zeros: number of empty bins of p; total: sum of p
 } spread;
 
@@ -27,16 +27,16 @@ static double spread_count(const spread *s, int64_t b)
            (b == s->i - 1 ? s->above : 0);
 }
 
-/* Returns the count of a bin with count x after smoothing: each empty bin gets 1e-4, and the sum of
- * these counts is subtracted equally from the other bins. `zeros`: number of empty bins; `n`:
+/* Returns the smoothed count of a bin that has the count x. Each empty bin gets 1e-4, and the sum
+ * of these counts is subtracted equally from the other bins. `zeros`: number of empty bins; `n`:
  * number of bins. */
 static double entropy_smooth(double x, double zeros, double n)
 {
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Sets *bins to the number of bins with p > 0 in [first, end). Returns the sum of the counts of
- * bins [first, end), divided by *bins. */
+/* Returns the sum of the counts of bins [first, end), divided by the number of these bins with p >
+ * 0. Sets *bins to this number. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

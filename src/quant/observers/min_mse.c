@@ -1,9 +1,11 @@
 /* min_mse.c - chooses the range with the smallest loss (x - dq(x))^2. Without `exact`, the losses
  * are summed over the histogram, with the middle of each bin as x. With `exact`, the mean loss over
- * the values of each sample is computed, and these means are summed. Step i < int(maxshrink grid)
- * multiplies both ends of the range by 1 - i / grid. If power_of_two is set, the scale is 2^e with
- * five values of e, from m + 1 to m - 3. 2^m is the smallest scale with which no value is outside
- * of the range. Of ranges with equal losses the first is chosen. */
+ * the values of each sample is computed, and these means are summed.
+ *
+ * The candidates i = 0, 1, ... below int(maxshrink grid) are the whole range, multiplied by 1 - i /
+ * grid. If power_of_two is set, the candidates are scales 2^e instead, with e from m + 1 down to m
+ * - 3. 2^m is the smallest such scale with which no value is outside of the range. If several
+ * candidates have the smallest loss, the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
 
 static osh_range_search mse_search(const osh_q_args *a)
 {
-    double patience = osh_observer_value(a, "patience"); // `patience` 0 has the effect of 1
+    double patience = osh_observer_value(a, "patience"); // 0 has the effect of 1
     osh_range_search s = {.expand = osh_observer_value(a, "expand"),
                           .grid = osh_observer_value(a, "grid"),
                           .norm = osh_observer_value(a, "norm"),
@@ -19,8 +19,8 @@ static osh_range_search mse_search(const osh_q_args *a)
     return s;
 }
 
-/* KEYS(maxshrink, patience, grid, expand) lists the keys with these default values. LLM Compressor
- * uses triton_error_buffer only on a GPU, so the key has no effect in this program. */
+/* KEYS(maxshrink, patience, grid, expand) lists the keys with these default values. The key
+ * triton_error_buffer has no effect, because LLM Compressor uses it only on a GPU. */
 #define KEYS(s, p, g, e)                                                                           \
     {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false},                    \
         {"grid", g, 1, 1e6, false, false}, {"norm", 2.4, 0.01, 100, false, false},                 \

@@ -1,4 +1,4 @@
-/* percentile.c - chooses the range that contains a percentage of the values. */
+/* percentile.c - chooses the range that contains a given percentage of the values. */
 #include "quant/calibrate.h"
 
 static bool percentile_halves(const osh_q_args *a) { return !a->symmetric; }

@@ -23,16 +23,17 @@
 extern const osh_source_type osh_source_awq;
 
 enum { WEIGHT, ZEROS, SCALES, N_PARTS }; // indices of stored tensors in q->parts
-enum { PIECE = 1 << 22 };                // number of elements that are decoded together
+enum { PIECE = 1 << 22 }; // number of elements of the weight that are decoded together
 
 typedef struct awq_config {
-    int64_t group; // features of a group; -1: all
-    bool gemv;     // version gemv, else gemm
+    int64_t group; // number of input features of a group; -1: all features
+    bool gemv;     // true: version gemv; false: version gemm
 } awq_config;
 
 /* ---- the config ---- */
 
-/* Returns `old` if q has only this one of the two keys, else `key`. */
+/* A key of q has the name `key`, or `old` in older files. Returns the name that q has, or `key` if
+ * q has both or neither. */
 static const char *awq_config_key(const cJSON *q, const char *key, const char *old)
 {
     return !cJSON_HasObjectItem(q, key) && cJSON_HasObjectItem(q, old) ? old : key;
@@ -89,7 +90,8 @@ static bool awq_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return false;
 }
 
-/* Sets the shape of the weight from the shape of its codes, and the size of a group. */
+/* Sets the shape of the weight, which follows from the shape of its codes, and the size of a
+ * group. */
 static osh_status awq_find_shape(osh_ctx *cx, osh_source_module *q, const awq_config *c)
 {
     osh_status rc = OSH_OK;
@@ -143,20 +145,25 @@ done:
 
 /* ---- decoding ---- */
 
-typedef struct awq_room {      // memory for decoding some rows
-    uint32_t *codes, *zeros;   // gemm: [rows / 8, I], [rows / 8, G]; gemv: [rows, I / 8], [rows, Z]
-    float *scale, *zero, *row; // gemm: [G], [G], [I]; gemv: [8 Z], [8 Z], [I]
-    char *stored;              // scales in their dtype, gemm: [rows, G]; gemv: [rows, 8 Z]
+typedef struct awq_room { // scratch for decoding some rows; G, Z: as in the header of this file
+    /* Packed codes and zero points. gemm: [rows / 8, I] and [rows / 8, G]. gemv: [rows, I / 8] and
+     * [rows, Z]. */
+    uint32_t *codes, *zeros;
+    /* Scales, zero points and weights of one row. gemm: [G], [G] and [I]. gemv: [8 Z], [8 Z] and
+     * [I]. */
+    float *scale, *zero, *row;
+    char *stored; // stored scales, not converted to F32; gemm: [rows, G]; gemv: [rows, 8 Z]
 } awq_room;
 
-/* Returns the number of stored scales of a row of the weight. */
+/* Returns the number of stored scales for each row of the weight. */
 static int64_t awq_n_scales(const osh_source_module *q)
 {
     const awq_config *c = *q->state;
     return q->parts[SCALES].e->shape[c->gemv ? 1 : 0];
 }
 
-/* Returns the number of rows of a piece: a multiple of 8, or all rows. */
+/* Returns the number of rows of the weight that are decoded together: a multiple of 8, or all
+ * rows. */
 static int64_t awq_piece_rows(const osh_source_module *q)
 {
     int64_t n = PIECE / q->I / 8 * 8;
@@ -164,11 +171,12 @@ static int64_t awq_piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+/* Sets the arrays in `room` to parts of `block`. Returns the number of bytes of the block. `block`
+ * may be NULL. */
 static size_t awq_room_divide(awq_room *room, const osh_source_module *q, char *block)
 {
     int64_t G = awq_n_scales(q), rows = awq_piece_rows(q);
-    int64_t words = rows / 8 + 2; // a piece may begin and end inside a word
+    int64_t words = rows / 8 + 2; // the rows of a piece may begin and end inside a word
     size_t n = 0, G4 = (size_t)G * 4;
     room->codes = osh_source_slice(block, &n, (size_t)(words * 8 * (q->I / 8 + 1)) * 4);
     room->zeros = osh_source_slice(block, &n, (size_t)(words * (G + 8)) * 4);
@@ -201,12 +209,13 @@ done:
 
 static float nibble_of(uint32_t word, int64_t at) { return (float)(word >> at * 4 & 15); }
 
-/* Decodes one row of the piece to room->row. at: row of the piece; skip: number of rows before the
- * piece in the first word (gemm). */
+/* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
+ * the piece. skip (gemm): number of rows before the piece in its first word. */
 static osh_status awq_decode_row(osh_ctx *cx, awq_room *room, const osh_source_module *q,
                                  int64_t at, int64_t skip)
 {
-    static const int fields[8] = {0, 4, 1, 5, 2, 6, 3, 7}; // gemm: field of each output feature
+    /* gemm: position in a word of each of its 8 output features. */
+    static const int fields[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     osh_status rc = OSH_OK;
     const awq_config *c = *q->state;
     osh_dtype dt = q->parts[SCALES].e->dtype;
@@ -226,7 +235,7 @@ done:
     return rc;
 }
 
-/* Callbacks for osh_source_pieces. */
+/* The next two functions are the members `open` and `piece` of osh_source_pieces. */
 static osh_status awq_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     awq_room_divide(user, q, block);

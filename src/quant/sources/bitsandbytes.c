@@ -24,16 +24,19 @@
 
 extern const osh_source_type osh_source_bitsandbytes;
 
-enum { WEIGHT, MAP, ABSMAX, NESTED_MAP, NESTED_ABSMAX, N_PARTS }; // indices of q->parts (4 bits)
-enum { SCB = 1 };                                                 // index of q->parts (8 bits)
+/* Indices in q->parts for a weight with 4 bits. */
+enum { WEIGHT, MAP, ABSMAX, NESTED_MAP, NESTED_ABSMAX, N_PARTS };
+enum { SCB = 1 }; // index in q->parts for a weight with 8 bits
 enum { PIECE = 1 << 20, MAX_STATE_BYTES = 1 << 16 };
 
-typedef struct bnb_module { // description of a module, from its quant_state
-    bool four;              // 4 bits, else 8
-    /* block: elements of a block; nested: factors of a nested block, 0: not nested. */
+typedef struct bnb_module { // properties of a module, from its quant_state
+    bool four;              // true: codes of 4 bits; false: of 8 bits
+    /* block: number of elements that share a factor. nested: number of factors that share a nested
+     * factor; 0: there are no nested factors. */
     int64_t block, nested;
     float offset;           // nested_offset
-    osh_dtype dtype;        // dtype to which values are rounded first
+    /* Dtype to which weights are rounded before they are rounded to the model's dtype. */
+    osh_dtype dtype;
 } bnb_module;
 
 static bnb_module *bnb_of(const osh_source_module *q)
@@ -71,7 +74,7 @@ static bool bnb_claims(const osh_source *s, const osh_entry *e, size_t *n)
            (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* Reads a whole number from 1 to 2^31 - 1. */
+/* Reads a whole number from 1 to 2^31 - 1 with the key `key`. */
 static osh_status bnb_state_size(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key,
                                  const char *what)
 {
@@ -82,7 +85,7 @@ static osh_status bnb_state_size(osh_ctx *cx, int64_t *out, const cJSON *o, cons
     return rc;
 }
 
-/* Reads the JSON of quant_state. */
+/* Reads the members of m from quant_state, which is JSON. */
 static osh_status bnb_read_state(osh_ctx *cx, osh_source_module *q, bnb_module *m, const cJSON *o,
                                  const char *what)
 {
@@ -115,7 +118,7 @@ done:
     return rc;
 }
 
-/* Loads and parses the tensor with quant_state. */
+/* Loads the tensor with quant_state and reads its JSON. */
 static osh_status bnb_load_state(osh_ctx *cx, osh_source_module *q, bnb_module *m)
 {
     osh_status rc = OSH_OK;
@@ -143,7 +146,7 @@ done:
     return rc;
 }
 
-/* Finds a tensor and checks its dtype and number of elements. */
+/* Finds a stored tensor of a module, and checks its dtype and number of elements. */
 static osh_status bnb_part(osh_ctx *cx, osh_source_module *q, int part, const char *leaf,
                            osh_dtype dtype, int64_t numel)
 {
@@ -211,8 +214,8 @@ static osh_status bnb_find(osh_ctx *cx, osh_source_module *q)
     bnb_module *m = bnb_of(q);
     OSH_TRY(osh_source_find_leaf(cx, &w, q, ".", "weight"));
     m->four = w && w->e->dtype == OSH_U8;
-    /* Only weights of 4 bits have tensors with these tails, except for the last tail, .SCB, which
-     * is for 8 bits. */
+    /* Only weights of 4 bits have tensors with the tails in bnb_tails, except for the last tail,
+     * .SCB, which belongs to weights of 8 bits. */
     for (int i = 0; !m->four && i < N_TAILS - 1; i++) {
         OSH_TRY(osh_source_find_leaf(cx, &t, q, "", bnb_tails[i]));
         m->four = t != NULL;
@@ -225,11 +228,12 @@ done:
 
 /* ---- decoding ---- */
 
-typedef struct bnb_room { // memory for a piece of rows
-    float *map, *nested_map, *nested; // [16], [256]; nested: factors of nested blocks
-    float *factor;        // factors of the piece's blocks
+typedef struct bnb_room { // scratch for decoding a piece of rows
+    /* quant_map [16], nested_quant_map [256], and the nested factors. */
+    float *map, *nested_map, *nested;
+    float *factor;        // factor of each block of the piece
     float *row;           // [I]
-    uint8_t *absmax, *codes; // absmax: codes of the factors; codes: codes of the piece
+    uint8_t *absmax, *codes; // absmax: stored factors as codes; codes: codes of the weights
 } bnb_room;
 
 static int64_t bnb_piece_rows(const osh_source_module *q)
@@ -239,7 +243,8 @@ static int64_t bnb_piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+/* Sets the arrays in `room` to parts of `block`. Returns the number of bytes of the block. `block`
+ * may be NULL. */
 static size_t bnb_divide(bnb_room *room, const osh_source_module *q, char *block)
 {
     const bnb_module *m = bnb_of(q);
@@ -256,7 +261,8 @@ static size_t bnb_divide(bnb_room *room, const osh_source_module *q, char *block
     return sum;
 }
 
-/* Reads elements [first, first + n) of the stored vector q->parts[part], or bytes of the codes. */
+/* Reads elements [first, first + n) of the stored vector q->parts[part]. If the part is the codes,
+ * reads these bytes. */
 static osh_status bnb_read(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                            int64_t first, int64_t n)
 {
@@ -273,7 +279,7 @@ static osh_status bnb_read_floats(osh_ctx *cx, float *to, const osh_source_modul
     return rc ? rc : osh_source_check_finite(cx, q, part, to, n);
 }
 
-/* Reads the factors of blocks [first, first + n). */
+/* Computes the factors of blocks [first, first + n) from the stored tensors. */
 static osh_status bnb_read_factors(osh_ctx *cx, bnb_room *room, const osh_source_module *q,
                                    int64_t first, int64_t n)
 {
@@ -292,7 +298,7 @@ done:
     return rc;
 }
 
-/* Decodes rows of a weight with 4 bits. Callback for the member `piece` of osh_source_pieces. */
+/* Decodes rows of a weight with 4 bits. It is the member `piece` of osh_source_pieces. */
 static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                 int64_t first, int64_t n)
 {
@@ -309,7 +315,7 @@ static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_sou
                            room->factor[at / m->block - block];
         }
         for (int64_t i = 0; m->dtype != q->dtype && i < q->I; i++) {
-            uint32_t narrow; // the value, as bits of the dtype in quant_state
+            uint32_t narrow; // the weight, rounded to the dtype in quant_state
             osh_from_f32(&narrow, m->dtype, &room->row[i], 1);
             osh_to_f32(&room->row[i], &narrow, m->dtype, 1);
         }
@@ -319,7 +325,7 @@ done:
     return rc;
 }
 
-/* Decodes rows of a weight with 8 bits. Callback for the member `piece` of osh_source_pieces. */
+/* Decodes rows of a weight with 8 bits. It is the member `piece` of osh_source_pieces. */
 static osh_status bnb_eight_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                  int64_t first, int64_t n)
 {
@@ -337,8 +343,8 @@ done:
     return rc;
 }
 
-/* Divides the block, and reads the tables of values that codes stand for. Callback for the member
- * `open` of osh_source_pieces. */
+/* Sets the arrays in `room` to parts of `block`, and reads the tables of code values. It is the
+ * member `open` of osh_source_pieces. */
 static osh_status bnb_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     osh_status rc = OSH_OK;

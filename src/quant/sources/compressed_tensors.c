@@ -12,8 +12,8 @@ static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     return osh_q_config_parse(cx, &s->config, q, s->ck->config->quantization_path);
 }
 
-/* Fails if an attention module with a stored scale lacks other scales or zero points of
- * kv_cache_scheme. */
+/* Fails if an attention module has some of the stored scales and zero points that kv_cache_scheme
+ * needs, but not all. */
 static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *module, size_t n)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale", "k_zero_point",
@@ -29,7 +29,7 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        // The shape is not checked here, but by `oneshot eval`.
+        // any shape is accepted here; `oneshot eval` checks the shape
         osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
@@ -75,7 +75,8 @@ static const char *const weight_leaves[] = {"weight_scale",        "weight_packe
                                             "weight_global_scale", "weight_g_idx"};
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
-/* The function `claims`: true for tensors that only quantized modules have, and for 8-bit codes. */
+/* The member `claims` of osh_source_type. True for tensors that only quantized modules have, and
+ * for tensors of 8-bit codes. */
 static bool ct_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
@@ -100,8 +101,8 @@ static bool stores_shape(const osh_source_module *q)
     return !strcmp(q->format->name, "pack-quantized");
 }
 
-/* Sets q->O and q->I: from weight_shape if the format has this tensor, else from the shape of the
- * codes. */
+/* Sets q->O and q->I from weight_shape. If the format has no weight_shape, they follow from the
+ * shape of the codes. */
 static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +110,7 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    // number of stored bits of a code; each row has a whole number of bytes
+    // number of stored bits of a code; a row is a whole number of bytes
     int bits = a->type == OSH_Q_FLOAT ? a->bits : 8;
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
@@ -146,8 +147,8 @@ static bool has_leaf(const osh_source_module *q, const char *leaf)
     return false;
 }
 
-/* Fails if the scheme is symmetric but a stored zero point is not 0, because compressed-tensors
- * would subtract the zero point. */
+/* Fails if the scheme is symmetric but a stored zero point is not 0. compressed-tensors would
+ * subtract such a zero point. */
 static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -164,8 +165,7 @@ done:
     return rc;
 }
 
-/* Fails if the module has a tensor that does not belong to the module's format but that a loader
- * could use. */
+/* Fails if the module has a tensor that its format does not have but that a loader could use. */
 static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
     static const char *const codes[] = {"weight", "weight_packed", "weight_global_scale"};
@@ -188,9 +188,9 @@ done:
     return rc;
 }
 
-/* If config.json has no dtype, sets q->dtype, the dtype of the dense weight. Chooses as
- * compressed-tensors does: the dtype of the scale, or BF16 if the scales are not floats of 16 or 32
- * bits. */
+/* Sets q->dtype, the dtype of the dense weight, if config.json has no dtype. As in
+ * compressed-tensors, it is the dtype of the scale, or BF16 if the scales are not floats of 16 or
+ * 32 bits. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -203,7 +203,7 @@ done:
     return rc;
 }
 
-/* Finds the stored tensors of a module, in the order of its format, and stores them in q->parts. */
+/* Finds the stored tensors of a module, and stores them in q->parts in the order of its format. */
 static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -226,7 +226,7 @@ done:
     return rc;
 }
 
-/* Loads the stored scale and zero point of the module's outputs into q->out_scale and
+/* Loads the stored scale and zero point of the outputs of a module into q->out_scale and
  * q->out_zero. */
 static osh_status load_outputs(osh_ctx *cx, osh_source_module *q)
 {
@@ -246,8 +246,8 @@ done:
     return rc;
 }
 
-/* True if a part of the module's name contains "embed" and does not contain "proj", because
- * altup_unembed_projections.0 is a Linear. */
+/* True if a part of the module's name contains "embed" but not "proj". (altup_unembed_projections.0
+ * is a Linear.) */
 static bool is_named_embedding(const char *name)
 {
     const char *at = name;

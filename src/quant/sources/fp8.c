@@ -56,9 +56,9 @@ static bool fp8_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* The function `claims`, called for tensors for which fp8_claims returns false. True for all FP8
- * tensors, and for scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find
- * later accepts only tensors of experts and fails for all other tensors. */
+/* The member `claims` of osh_source_type, for tensors that fp8_claims refuses. True for all FP8
+ * tensors, and for scales (names in _scale_inv) whose weight is missing or is not FP8. Of these,
+ * bare_find accepts only tensors of experts, and fails for the others. */
 static bool bare_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     int64_t i;
@@ -68,8 +68,8 @@ static bool bare_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* Sets `shape` to the shape of the scales of all experts as one matrix: the scales of expert 0,
- * then those of expert 1, and so on. */
+/* Sets `shape` to the shape of a matrix with the scales of all experts, one expert after the
+ * other. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_entry *scale)
 {
@@ -86,8 +86,8 @@ static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_s
     return OSH_OK;
 }
 
-/* Derives the scheme from the shape of the scale. Blocks have the size weight_block_size if it is
- * given; if not, all blocks have equal size. */
+/* Derives the scheme of a module from the shape of its scales. Blocks have the size
+ * weight_block_size. If it is not given, all blocks have equal size. */
 static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_entry *scale)
 {
     osh_status rc = OSH_OK;
@@ -108,8 +108,8 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_entry 
         a->strategy = OSH_Q_BLOCK;
         for (int d = 0; d < 2; d++) {
             int64_t n = d ? q->I : q->O;
-            // blocks of equal size are preferred for experts, because an expert may be smaller than
-            // weight_block_size
+            // For experts, blocks of equal size have precedence over weight_block_size, because an
+            // expert may be smaller than one block.
             bool even = q->experts && n % shape[d] == 0;
             a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
@@ -135,7 +135,8 @@ done:
     return rc;
 }
 
-/* Finds the codes: an F8_E4M3 matrix, or a 3-dimensional F8_E4M3 tensor of experts. */
+/* Finds the tensor of codes of a module: an F8_E4M3 matrix, or a 3-dimensional F8_E4M3 tensor of
+ * experts. */
 static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_source_module *q)
 {
     osh_status rc = OSH_OK;

@@ -19,15 +19,18 @@
 #include <string.h>
 
 enum { WEIGHT, ZEROS, SCALES, GROUPS, N_PARTS }; // indices of stored tensors in q->parts
-enum { PIECE = 1 << 20 };                        // number of elements that are decoded together
+enum { PIECE = 1 << 20 }; // number of elements of the weight that are decoded together
 
 extern const osh_source_type osh_source_gptq;
 
 typedef struct gptq_config {
-    int64_t bits, group; // group: features of a group; -1: all
-    bool desc_act;       // true: the groups are not consecutive features
-    bool mixed;          // true: modules may have other bits and groups than the config
-    bool plus_one;       // true: zero points are stored minus 1
+    /* bits: number of bits of a code. group: number of input features of a group; -1: all
+     * features. */
+    int64_t bits, group;
+    bool desc_act;       // true: the features of a group need not be consecutive
+    /* true: a module may have another number of bits, or another group size, than the config. */
+    bool mixed;
+    bool plus_one;       // true: the stored zero points are too small by 1
 } gptq_config;
 
 /* ---- the config ---- */
@@ -38,7 +41,7 @@ static bool is_of_autoround(const osh_source *s)
     return osh_ends_with(s->method, n, "auto-round");
 }
 
-/* Reads which version of the format the tensors have. */
+/* Reads which version of the gptq format the tensors have. */
 static osh_status read_version(osh_ctx *cx, gptq_config *c, const osh_source *s)
 {
     osh_status rc = OSH_OK;
@@ -123,7 +126,7 @@ static bool gptq_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return false;
 }
 
-/* Finds the stored tensors and sets q->parts. */
+/* Finds the stored tensors of a module and sets q->parts. */
 static osh_status find_parts(osh_ctx *cx, osh_source_module *q)
 {
     static const char *const leaves[] = {"qweight", "qzeros", "scales", "g_idx"};
@@ -151,8 +154,8 @@ done:
     return rc;
 }
 
-/* True if a weight [O, I] with codes of `bits` bits has the stored shapes. I is 0 if no tensor
- * shows the number of input features. */
+/* True if the stored codes and zero points have the shapes for a weight [O, I] with codes of `bits`
+ * bits. I = 0: the number of input features is unknown. */
 static bool bits_fit(const osh_source_module *q, int64_t I, int bits)
 {
     const int64_t *w = q->parts[WEIGHT].e->shape;
@@ -160,8 +163,8 @@ static bool bits_fit(const osh_source_module *q, int64_t I, int bits)
     return I ? osh_pack_words(I, bits) == w[0] : w[0] * 32 % bits == 0;
 }
 
-/* Sets the number of bits and the shape of the weight. If modules may have other bits than the
- * config, the shapes of the tensors decide. */
+/* Sets the number of bits and the shape of the weight. If modules may have another number of bits
+ * than the config, the shapes of the stored tensors decide. */
 static osh_status find_bits(osh_ctx *cx, osh_source_module *q, const gptq_config *c)
 {
     static const int others[] = {4, 8, 2, 3};
@@ -185,9 +188,9 @@ done:
     return rc;
 }
 
-/* Guesses the group size of a module from I features in G groups. Candidates are the size of the
- * config, the size that divides the features evenly, and powers of two. Returns the size if exactly
- * one candidate is possible, 0 if none is possible, and -1 if several are possible. */
+/* Guesses the group size of a module with I input features in G groups. Candidates are `config`
+ * (the size in the config), the size that divides the features evenly, and powers of two. Returns
+ * the size if only one candidate gives G groups, 0 if none does, and -1 if several do. */
 static int64_t group_guess(int64_t I, int64_t G, int64_t config)
 {
     int64_t found = osh_div_up(I, config) == G ? config : 0;
@@ -203,7 +206,7 @@ static int64_t group_guess(int64_t I, int64_t G, int64_t config)
     return found;
 }
 
-/* Sets the number of consecutive features of a group, which is used if there is no g_idx. */
+/* Sets the number of consecutive features of a group. It is used if the module has no g_idx. */
 static osh_status find_group(osh_ctx *cx, osh_source_module *q, const gptq_config *c)
 {
     osh_status rc = OSH_OK;
@@ -258,14 +261,15 @@ done:
 
 /* ---- decoding ---- */
 
-typedef struct gptq_room { // memory for decoding up to `rows` rows; G groups, W words of a row
-    int32_t *group;        // [I], the group of each feature
-    uint32_t *codes;       // packed codes, [rows, W]
+/* Scratch for decoding up to `rows` rows; G: number of groups, W: number of words of a row. */
+typedef struct gptq_room {
+    int32_t *group;        // group of each input feature, [I]
+    uint32_t *codes;       // packed codes of the rows, [rows, W]
     uint32_t *zeros;       // packed zero points of the rows, [words, G]
     /* scale, zero: scales and zero points of one row, [G].
-     * row: values of one row, [I]. */
+     * row: weights of one row, [I]. */
     float *scale, *zero, *row;
-    char *stored;          // scales in their dtype, [rows, G]
+    char *stored;          // scales in their stored dtype, [rows, G]
 } gptq_room;
 
 static int64_t n_words(const osh_source_module *q)
@@ -280,7 +284,8 @@ static int64_t gptq_piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+/* Sets the arrays in `room` to parts of `block`. Returns the number of bytes of the block. `block`
+ * may be NULL. */
 static size_t room_divide(gptq_room *room, const osh_source_module *q, char *block)
 {
     int64_t G = q->parts[SCALES].e->shape[0], rows = gptq_piece_rows(q);
@@ -297,7 +302,8 @@ static size_t room_divide(gptq_room *room, const osh_source_module *q, char *blo
     return n;
 }
 
-/* Reads the group of each input feature. */
+/* Sets room->group: from g_idx, or if the module has no g_idx, to groups of consecutive
+ * features. */
 static osh_status read_groups(osh_ctx *cx, gptq_room *room, const osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -316,7 +322,8 @@ done:
     return rc;
 }
 
-/* Returns the field that begins at bit `bit` of a stream whose words are `step` elements apart. */
+/* Returns the code that begins at bit `bit` of a stream of codes. The words of the stream are
+ * `step` elements apart. */
 static uint32_t stream_field(const uint32_t *words, int64_t step, int64_t bit, int bits)
 {
     const uint32_t *w = words + bit / 32 * step;
@@ -326,7 +333,7 @@ static uint32_t stream_field(const uint32_t *words, int64_t step, int64_t bit, i
     return v & ((1u << bits) - 1);
 }
 
-/* Reads the codes, zero points and scales of `rows` rows. */
+/* Reads the codes, zero points and scales of `rows` rows of the weight. */
 static osh_status gptq_read_piece(osh_ctx *cx, gptq_room *room, const osh_source_module *q,
                                   int64_t first, int64_t rows)
 {
@@ -344,8 +351,8 @@ done:
     return rc;
 }
 
-/* Decodes one row of the piece to room->row. at: row of the piece; bit: position of the row's zero
- * points in the streams room->zeros. */
+/* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
+ * the piece. bit: position of the zero points of the row in the streams of room->zeros. */
 static osh_status decode_row(osh_ctx *cx, gptq_room *room, const osh_source_module *q, int64_t at,
                              int64_t bit)
 {
@@ -371,7 +378,7 @@ done:
     return rc;
 }
 
-/* Callbacks for osh_source_pieces. */
+/* The next two functions are the members `open` and `piece` of osh_source_pieces. */
 static osh_status gptq_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     room_divide(user, q, block);
@@ -383,7 +390,8 @@ static osh_status gptq_piece(osh_ctx *cx, char *to, void *user, const osh_source
 {
     osh_status rc = OSH_OK;
     gptq_room *room = user;
-    int64_t skip = first * q->own.weights.bits % 32; // bits before the first zero point
+    /* number of bits in a word before the zero point of row `first` */
+    int64_t skip = first * q->own.weights.bits % 32;
     OSH_TRY(gptq_read_piece(cx, room, q, first, n));
     for (int64_t r = 0; r < n; r++) {
         OSH_TRY(decode_row(cx, room, q, r, skip + r * q->own.weights.bits));

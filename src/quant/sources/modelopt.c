@@ -16,10 +16,11 @@
 extern const osh_source_type osh_source_modelopt;
 
 enum { WEIGHT, SCALES, SCALE_2, N_PARTS }; // indices of stored tensors in q->parts
-enum { GROUP = 16, ROWS = 64 };            // ROWS: number of rows that are read together
+/* GROUP: number of columns that share a scale. ROWS: number of rows that are read together. */
+enum { GROUP = 16, ROWS = 64 };
 
-/* Fails if the checkpoint has tensors that change the inputs or the products of a module, because
- * this program does not read such tensors. */
+/* Fails if the checkpoint has a tensor that changes the inputs or the products of a module. This
+ * program cannot apply such a tensor. */
 static osh_status modelopt_check_extra(osh_ctx *cx, const osh_source *s)
 {
     static const char *const words[] = {"pre_quant_scale", "svdquant_lora"};
@@ -97,7 +98,7 @@ done:
     return rc;
 }
 
-/* Decodes one row. codes [I / 2], scales [I / 16] */
+/* Decodes one row of a weight from its codes [I / 2] and scales [I / 16]. */
 static osh_status modelopt_decode(osh_ctx *cx, float *row, const osh_source_module *q,
                                   const uint8_t *codes, const uint8_t *scales, float two)
 {
@@ -108,12 +109,12 @@ static osh_status modelopt_decode(osh_ctx *cx, float *row, const osh_source_modu
                             q->parts[SCALES].e->name, (double)osh_f32_of_fp8(scales[g]));
         for (int64_t i = g * GROUP; i < (g + 1) * GROUP; i++)
             row[i] = osh_f32_of_fp4(i % 2 ? codes[i / 2] >> 4 : codes[i / 2] & 15) * scale +
-                     0.0f; // -0 becomes 0, as in the table of ModelOpt
+                     0.0f; // the code of -0 means 0, as in the table of ModelOpt
     }
     return OSH_OK;
 }
 
-/* Bytes of one row, and of the codes and scales of ROWS rows. */
+/* Returns the bytes of one decoded row in F32, and of the codes and scales of ROWS rows. */
 static size_t modelopt_room(const osh_source_module *q)
 {
     return (size_t)q->I * sizeof(float) + (size_t)(ROWS * (q->I / 2 + q->I / GROUP));
@@ -146,7 +147,8 @@ done:
     return rc;
 }
 
-static size_t modelopt_bytes(const osh_source_module *q) // includes a buffer for direct reads
+/* Includes the buffer of a direct read (O_DIRECT). */
+static size_t modelopt_bytes(const osh_source_module *q)
 {
     return osh_mem_gross(modelopt_room(q)) + osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
 }

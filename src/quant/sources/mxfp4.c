@@ -1,8 +1,12 @@
-/* mxfp4.c - reads the MXFP4 weights of all E experts from one pair of tensors: X_blocks [E, R, G,
- * 16] and X_scales [E, R, G] (exponents + 127) become [E, 32 G, R], as in transformers'
- * convert_moe_packed_tensors, which transposes each expert. If the tensors are split
- * (ckpt_experts.c), X_blocks [R, G, 16] and X_scales [R, G] become X.weight [R, 32 G]. Experts of
- * DeepSeek V4 have the same codes in X.weight I8 [R, 16 G] and X.scale F8_E8M0 [R, G]. */
+/* mxfp4.c - reads MXFP4 weights, which have blocks of codes, and scales that are exponents + 127.
+ * Experts are stored in one of three ways (E: number of experts):
+ *
+ *   X_blocks [E, R, G, 16], X_scales [E, R, G]      all experts; read as X [E, 32 G, R], transposed
+ *                                                   like convert_moe_packed_tensors of transformers
+ *   X_blocks [R, G, 16], X_scales [R, G]            one expert, split by ckpt_experts.c;
+ *                                                   read as X.weight [R, 32 G]
+ *   X.weight I8 [R, 16 G], X.scale F8_E8M0 [R, G]   one expert of DeepSeek V4, with the same codes;
+ *                                                   read as X.weight [R, 32 G] */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -12,7 +16,7 @@
 #include "quant/source_impl.h"
 
 typedef struct {
-    pthread_mutex_t lock; // protects the members below, a cache of the expert that was read last
+    pthread_mutex_t lock; // protects the cache below, which contains the expert that was read last
     const osh_source_module *last;
     int64_t last_expert;
     uint8_t *blocks;      // own: blocks of the cached expert, then its scales
@@ -50,7 +54,7 @@ static bool mxfp4_claims(const osh_source *s, const osh_entry *e, size_t *n)
 static osh_status mxfp4_check(osh_ctx *cx, const osh_entry *b, const osh_entry *e)
 {
     osh_status rc = OSH_OK;
-    int n = b->ndim - 1; // dimensions of the scales
+    int n = b->ndim - 1; // number of dimensions of the scales
     if (b->dtype != OSH_U8 || n < 2 || n > 3 || b->shape[n] != 16)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
@@ -66,7 +70,8 @@ done:
     return rc;
 }
 
-/* Finds X.weight and X.scale of a module. Leaves q->n_leaves 0 if there is no X.scale. */
+/* Finds the tensors X.weight and X.scale of a module X. If there is no X.scale, q->n_leaves remains
+ * 0. */
 static osh_status find_pair(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -124,8 +129,8 @@ static size_t expert_block_bytes(const osh_source_module *q)
     return (size_t)(q->I * expert_rows(q) / 2);
 }
 
-/* Reads the blocks and scales of one expert into the cache. The cache is useful because callers
- * read an expert in several calls. The caller must hold the lock. */
+/* Reads the blocks and scales of one expert into the cache. The cache is useful because a caller
+ * reads an expert in several calls. The caller holds the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;
@@ -147,7 +152,7 @@ done:
     return rc;
 }
 
-/* Decodes code i of the blocks. */
+/* Decodes code i of `blocks` with its scale in `scales`. Sets *to to the weight. */
 static osh_status decode_code(osh_ctx *cx, float *to, const osh_source_module *q,
                               const uint8_t *blocks, const uint8_t *scales, int64_t i)
 {
@@ -159,7 +164,8 @@ static osh_status decode_code(osh_ctx *cx, float *to, const osh_source_module *q
     return OSH_OK;
 }
 
-/* Decodes columns [first, first + n) of the cached expert to rows of `to` [n, R]. */
+/* Decodes columns [first, first + n) of the expert in the cache, and writes them as rows of `to`
+ * [n, R]. */
 static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n)
 {
@@ -179,14 +185,15 @@ done:
     return rc;
 }
 
-/* Decodes rows [first, first + n) of a single expert's matrix. */
+/* Decodes rows [first, first + n) of a matrix, the weight of a single expert. */
 static osh_status decode_matrix(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t C = q->I;
     size_t bytes = (size_t)(n * C / 2), n_scales = bytes / 16;
-    uint8_t *blocks = osh_alloc(cx, bytes + n_scales); // own: blocks of the rows, then scales
+    /* own: blocks of the rows, followed by their scales. */
+    uint8_t *blocks = osh_alloc(cx, bytes + n_scales);
     float *row = osh_alloc(cx, (size_t)C * sizeof *row); // own
     if (!blocks || !row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
     for (int i = 0; i < 2; i++) {

@@ -58,8 +58,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: number of rows of a block. A block (of rows) needs PARTS arrays [rows, ld] and SMALL arrays
- * [rows, groups]; ld is I, rounded up to a multiple of 8. */
+/* ROWS: number of rows of a block of rows, which a thread learns at a time. For such a block a
+ * thread needs PARTS arrays [rows, ld] and SMALL arrays [rows, groups]. ld is I, rounded up to a
+ * multiple of 8. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)
@@ -82,7 +83,8 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-/* Sets the worker's scratch to 0. Returns views of the scratch and of the block's curve. */
+/* Sets the scratch of thread `worker` to 0. Returns views of this scratch and of the loss curve of
+ * the block of rows. */
 static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;
@@ -98,8 +100,8 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* Sets m->grad, for the n rows of the block, to E H - C. This is T / 2 times the gradient of the
- * loss (solver/ada.h defines E, H, C and T). */
+/* Sets m->grad, for n rows, to E H - C, with E, H and C of solver/ada.h. This is the gradient of
+ * the loss, times half the number of tokens. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -108,7 +110,7 @@ static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
                 (osh_mat){a->h, a->I}, (osh_mnk){n, a->I, a->I});
 }
 
-/* Returns T times the loss of row r. m->grad must contain E H - C. */
+/* Returns the loss of row r, times the number of tokens. m->grad must contain E H - C. */
 static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
@@ -117,14 +119,14 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
-/* Returns the weight that a code means with zero point z and scale s. */
+/* Returns the dequantized weight of a code with zero point z and scale s. */
 static float ada_decoded(const osh_ada_args *a, int8_t code, float z, float s)
 {
     return osh_round_to((osh_grid_value(&a->scales.grid, code) - z) * s, a->scales.dtype);
 }
 
-/* Sets m->e to w^ - w for the codes of rows [row, row + n). Sets loss[r] to T times the loss of row
- * `row` + r. */
+/* Sets m->e to w^ - w for the codes of rows [row, row + n). Sets loss[r] to the loss of row `row` +
+ * r, times the number of tokens. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {
@@ -165,7 +167,7 @@ bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window)
     return over;
 }
 
-/* Does all steps of AdaRound or AdaQuant. */
+/* Does all steps of AdaRound or AdaQuant on a block of rows. */
 static void ada_block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -198,7 +200,8 @@ static void ada_block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t
     }
 }
 
-/* Does all steps of AutoRound and stores the best codes and scales of each row. */
+/* Does all steps of AutoRound on a block of rows, and stores the best codes and scales of each
+ * row. */
 static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -230,8 +233,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores the codes and scales of a row unless learning diverged. With rule.selective, stores them
- * only if the loss of the row is also lower than with the given codes. */
+/* Stores the learned codes and scales of a row. Stores nothing if learning diverged. With
+ * rule.selective, also stores nothing if learning did not lower the loss of the row. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -12,18 +12,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Numbers of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound, for v and its
- * gradient. ADAM: arrays [O, ld] of the other methods, for v or the weight, the gradient, and
- * Adam's two means. SMALL: arrays [O, groups] of every method. ld is I, rounded up to a multiple of
- * 8. */
+/* Numbers of arrays that a learner stores.
+ * SIGN: arrays [O, ld] of AutoRound: v and its gradient.
+ * ADAM: arrays [O, ld] of AdaRound and AdaQuant: v or the weight, the gradient, and Adam's two
+ * moving averages.
+ * SMALL: arrays [O, groups] of every method.
+ * ld is I, rounded up to a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // scratch of one thread, as a number of rows of ld floats
+enum { SCRATCH = 6 }; // number of rows of ld floats in the scratch of one thread
 
-typedef enum weight_is { // the weight that learner_all_rows writes to `to`
+typedef enum weight_is { // the weight that learner_all_rows writes to the tensor `to`
     OF_STEP,    // the weight after the steps done so far
-    OF_NEAREST, // the weight from the codes and scales of the arguments
+    OF_NEAREST, // the weight that follows from the codes and scales in the arguments
     OF_END,     // the final weight
-    KEPT        // the final weight; the call also stores the final codes and scales
+    KEPT        // the final weight; learner_all_rows then also stores the final codes and scales
 } weight_is;
 
 struct osh_ada_learner {
@@ -39,13 +41,15 @@ struct osh_ada_learner {
     float *small[SMALL]; // learned parameters of each group, [O, groups]; views of `kept`
     float *kept;         // own
     float *room;         // own [threads, SCRATCH, ld]: scratch
-    osh_tensor place;    // view: `grad` as a tensor [O, I], valid if ld is I
-    bool full; // true: `grad` contains a gradient; false: the gradient is 0, and `grad` is not read
+    osh_tensor place;    // view of `grad` as a tensor [O, I]; only valid if ld equals I
+    /* True: `grad` contains a gradient. False: the gradient is 0, whatever `grad` contains. */
+    bool full;
     int n_threads;
     weight_is weight;    // argument `weight` of the current call of learner_all_rows
     /* AdaRound's rounding term of each row in the last step: sum of 1 - |2h - 1|^beta, [O]. */
     double *rounding;    // own
-    /* Step that the current call of learner_all_rows does; NULL: no step. */
+    /* The step that the current call of learner_all_rows does on each row. NULL: the call does no
+     * step. */
     const osh_ada_row_step *step; // view
     osh_tensor *to;      // view: tensor to which the weight is written
 };
@@ -63,7 +67,7 @@ size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads)
            osh_mem_gross((size_t)(n_threads * SCRATCH * ld) * sizeof(float));
 }
 
-/* Returns views of the stored numbers of one row and of the worker's scratch. */
+/* Returns views of the learned numbers of one row and of the scratch of thread `worker`. */
 static osh_ada_room learner_row_room(const osh_ada_learner *l, int64_t row, int worker)
 {
     int64_t ld = l->j.ld, g = row * l->j.groups, at_row = row * ld;
@@ -109,8 +113,8 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     return OSH_OK;
 }
 
-/* For AutoRound: stores the codes of the row and, if scales are learned, the scales and zero points
- * of the row. */
+/* For AutoRound: stores the codes of one row. If scales are learned, also stores the scales and
+ * zero points of the row. */
 static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
@@ -123,7 +127,8 @@ static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     }
 }
 
-/* Does one step of a row. Then computes s and z of each column from the new scales. */
+/* Does one step of learning on one row. Then sets m->s and m->z to the new scale and zero point of
+ * each column. */
 static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     if (l->a.rule.kind == OSH_ADA_SIGN) {
@@ -138,7 +143,7 @@ static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* Sets m->e to the weight that results from the codes and scales of the arguments. */
+/* Sets m->e to the weight that follows from the codes and scales in the arguments. */
 static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -148,8 +153,8 @@ static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m,
     }
 }
 
-/* For AdaRound and AdaQuant: sets m->e to the final weight, and stores the final codes and scales
- * if l->weight is KEPT. */
+/* For AdaRound and AdaQuant: sets m->e to the final weight of one row. Stores the final codes and
+ * scales if l->weight is KEPT. */
 static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
@@ -161,7 +166,8 @@ static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
-/* Does the step of a row, if l->step is set, and writes the resulting row to l->to. */
+/* Does the step l->step on one row, if l->step is not NULL. Writes the resulting weights of the row
+ * to l->to. */
 static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;
@@ -190,7 +196,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // with n_tokens T = 2, the factor 2 / T of gradients is 1
+    l->a = *a, l->a.n_tokens = 2; // gradients have the factor 2 / n_tokens, which becomes 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
     OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));

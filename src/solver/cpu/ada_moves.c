@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* AdaRound's v for which h and the gradient of v are 0, so that no step changes v. */
+/* Value of AdaRound's v that makes both h and the gradient of v 0, so that no step changes v. */
 enum { DOWN = -40 };
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
@@ -20,44 +20,44 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
 {
     int64_t k = r * j->groups + g;
     float s = m->d[k] == 0 ? 0 : osh_scale_round(&j->a->scales, m->s0[k] * (1 + m->d[k]));
-    return s > 0 ? s : m->s0[k]; // a small scale may round to 0
+    return s > 0 ? s : m->s0[k]; // rounding to the stored dtype may make a small scale 0
 }
 
 static bool ada_is_float(const osh_ada_args *a) { return a->scales.grid.digits > 0; }
 
 /* Returns the largest value of the grid that is at most x. Sets *step to the distance between
- * values of the grid in the binade of x, as v8_grid_step does. */
+ * neighbouring values of the grid near x (in the binade of x). */
 static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
 {
     const osh_grid *g = &a->scales.grid;
     int e = 0;
     *step = 1;
     if (!g->digits) return floorf(x);
-    frexpf(x, &e); // |x| is in [2^(e-1), 2^e)
+    frexpf(x, &e); // frexpf returns e with |x| in [2^(e-1), 2^e)
     *step = ldexpf(1, x != 0 && e - g->digits > g->least ? e - g->digits : g->least);
     return floorf(x / *step) * *step;
 }
 
 static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
 
-/* Returns the signed scale of group k from AutoRound's shares a and b. Returns 0 if all weights of
- * the group are 0. */
+/* Returns the signed scale of group k, which AutoRound's shares a and b determine. Returns 0 if all
+ * weights of the group are 0. */
 static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];
     return osh_round_to((low > high ? low : -high) / -j->a->scales.grid.lo, j->a->scales.dtype);
 }
 
-/* For float codes: returns the scale of group k for the share 1. The result is not yet rounded to a
- * scale that can be stored. */
+/* For float codes: returns the scale of group k before AutoRound multiplies it by its share b. The
+ * result is not yet rounded to a scale that can be stored. */
 static float ada_float_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     if (!j->a->rule.whole_range) return m->s0[k];
     return fmaxf(-m->least[k], m->most[k]) / j->a->scales.grid.hi;
 }
 
-/* Computes the scale and zero point of group k from AutoRound's shares a and b (float codes: only
- * b). If both shares are 1, *s and *z do not change. */
+/* Computes the scale and the zero point of group k from AutoRound's shares a and b. If both shares
+ * are 1, *s and *z do not change. With float codes, only b is used. */
 static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
                               float *z)
 {
@@ -113,7 +113,7 @@ void osh_ada_base(const osh_ada_job *j, const osh_ada_room *m, int64_t at)
     for (int64_t i = j->a->I; i < j->ld; i++) m->base[at + i] = 0;
 }
 
-/* Initializes the learned parameters of row r. m->w and m->s0 must be set. */
+/* Initializes the learned numbers of row r. The caller has set m->w and m->s0. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -131,15 +131,16 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* Sets s->rate and s->root_part, which include Adam's bias corrections for step n (1, 2, ...). */
+/* Sets s->rate and s->root_part for step n of Adam (the first step is 1). Both include Adam's bias
+ * corrections. */
 static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
     s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
 }
 
-/* Updates Adam's moving averages with the gradient g and returns the step. `rate`, like s->rate,
- * includes the bias correction of `mean`. */
+/* Updates Adam's moving averages with the gradient g. Returns the step, which the caller subtracts.
+ * `rate` includes Adam's bias correction of `mean`, like s->rate. */
 static float ada_adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
 {
     *mean = 0.9f * *mean + 0.1f * g;
@@ -177,8 +178,8 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
     }
 }
 
-/* Does a step of Adam on the scales of row r. The gradient of a scale is the sum of grad over the
- * columns of the scale. */
+/* Does a step of Adam on the scales of row r. The gradient of a scale is the sum of m->grad over
+ * the columns of the scale. */
 static void ada_move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                             const osh_ada_row_step *t)
 {
@@ -209,8 +210,8 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-/* Number of sums that are computed at the same time. One sum alone is a chain of additions that
- * wait for each other. */
+/* Number of sums that are computed at the same time. A single sum is slow, because each addition
+ * waits for the addition before it. */
 enum { SIDE_BY_SIDE = 4 };
 
 /* Sets sum[k] to x[k * n] + ... + x[(k + 1) * n - 1], added in order. */
@@ -221,7 +222,8 @@ static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
     sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
 }
 
-/* Sets sum[k] to the sum of x over the columns of group g + k, added in order. x [I] is one row. */
+/* Sets sum[k] to the sum of x over the columns of group g + k, added in order. x [I] is one row of
+ * a weight. */
 static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a,
                            int64_t g)
 {
@@ -237,8 +239,9 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Changes AutoRound's shares a and b of row r by the sign of their gradients. The gradients follow
- * from the sums of m->soft (dloss / ds) and m->e (dloss / dz) over each group. */
+/* Changes AutoRound's shares a and b of each group of row r by the signs of their gradients. The
+ * gradients follow from the sums over the group of m->soft (dloss / ds) and of m->e (dloss /
+ * dz). */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
@@ -256,7 +259,7 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->scales.grid.lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
         if (ada_is_float(a)) to_a = 0, to_b = ada_float_scale(j, m, k);
-        // z = lo + a low / s depends on s, so dloss / ds gets a term with dloss / dz
+        // z = lo + a low / s depends on s, so a part of dloss / dz belongs to dloss / ds
         if (a->zero) ds -= dz * m->d[k] * low / (s * s);
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
@@ -264,8 +267,8 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
     }
 }
 
-/* Stores the codes and scales of row r. The caller must have found that the loss of the row is
- * lower than in all earlier steps. */
+/* Stores the codes and scales of row r. The caller has found that the loss of this row is lower
+ * than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -281,7 +284,7 @@ void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
         m->best_z[r * j->groups + g] = m->z[g * a->group];
 }
 
-/* Sets AutoRound's shares to 1 and computes the range of each group of n rows. */
+/* Sets AutoRound's shares of n rows to 1, and computes the range of the weights of each group. */
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -304,7 +307,8 @@ void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
     }
 }
 
-/* For AdaRound and AdaQuant: returns the final value on the grid of column i of row r. */
+/* For AdaRound and AdaQuant: returns the final code of column i of row r, as a value of the
+ * grid. */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
 {
     const osh_ada_args *a = j->a;

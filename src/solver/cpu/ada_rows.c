@@ -15,7 +15,7 @@ static bool ada_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 /* ---- the grid ---- */
 
-/* Sets `step` to the distance between neighbouring values of the grid at x. In a float grid this
+/* Sets `step` to the distance between neighbouring values of the grid near x. In a float grid this
  * distance depends on the binade of x. */
 OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_step *t)
 {
@@ -27,8 +27,9 @@ OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_
     v8_select(step, &below, &least, step);
 }
 
-/* Rounds x, within [lo, hi], to the nearest value of a float grid, ties to even. Keeps the sign of
- * a value that becomes 0. Adding 1.5 * 2^23 steps rounds x to a multiple of a step. */
+/* Rounds x, which must be between lo and hi, to the nearest value of a float grid, ties to even.
+ * Keeps the sign if x becomes 0. Adding 1.5 * 2^23 steps to x, and subtracting them again, rounds x
+ * to a multiple of a step. */
 OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 {
     osh_v8f step, r;
@@ -40,7 +41,7 @@ OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 
 /* ---- AdaRound, one row ---- */
 
-/* Computes soft = sigmoid(v). */
+/* Sets m->soft to sigmoid(v) for n elements of a row. */
 OSH_VEC_FN void sigmoid_body(const osh_ada_room *m, int64_t at, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -62,7 +63,8 @@ static void sigmoid_row(const osh_ada_room *m, int64_t at, int64_t n)
     else sigmoid_body(m, at, n);
 }
 
-/* Computes e = w^ - w from soft; if t->plain is 1, e = w^. */
+/* Computes m->e for n elements of a row from m->soft. m->e becomes w^ if t->plain is 1, else w^ -
+ * w. */
 OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -106,7 +108,7 @@ OSH_VEC_FN void v8_root(osh_v8f *x)
     for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
-/* Subtracts Adam's step for the gradient g from x. */
+/* Subtracts from x Adam's step for the gradient g. */
 OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
                         const osh_ada_row_step *t)
 {
@@ -120,7 +122,7 @@ OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g
     *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
 }
 
-/* Does one step of AdaRound on a row. Returns the sum of 1 - |2 h - 1|^beta, computed before the
+/* Does one step of AdaRound on a row. Returns the sum of 1 - |2 h - 1|^beta over the row before the
  * step. */
 OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                   const osh_ada_row_step *t)
@@ -180,10 +182,10 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes the values q of the grid and u = w / s of eight weights. at[0] is the index of the row's
- * first element, and at[1] the first of the eight columns. A lane of `in` has all bits set if the
- * value q of the lane is not clipped. Integer codes are rounded and then clipped; float codes are
- * clipped and then rounded. */
+/* Computes q, the code as a value of the grid, and u = w / s for eight weights. Integer codes are
+ * rounded and then clipped; float codes are clipped and then rounded.
+ * at: index of the first element of the row, and the first of the eight columns.
+ * in: a lane has all bits set if its code was not clipped. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -215,7 +217,7 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 #if defined(__x86_64__)
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
-/* Does the work of v8_grid_nearest for sixteen values. */
+/* Does the work of v8_grid_nearest for 16 values. */
 AVX512 static inline __m512 grid_nearest_16(__m512 x, const osh_ada_row_step *t)
 {
     __m512i bits = _mm512_castps_si512(x);
@@ -228,9 +230,10 @@ AVX512 static inline __m512 grid_nearest_16(__m512 x, const osh_ada_row_step *t)
         _mm512_or_si512(r, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MIN))));
 }
 
-/* Does the work of near_code for sixteen weights. `there`: mask of the lanes that contain a column
- * of the row; the other lanes are after the end of the row. The code of a NaN is NaN. Returns the
- * mask of the codes that are not clipped. */
+/* Does the work of near_code for 16 weights. Returns the mask of the codes that were not clipped.
+ * The code of a NaN is NaN.
+ * there: mask of the lanes that contain a column of the row. All other lanes are after the end of
+ * the row. */
 AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
                                             const int64_t at[2], __mmask16 there,
                                             const osh_ada_row_step *t)
@@ -248,7 +251,8 @@ AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_
         return in;
     }
     *q = _mm512_max_ps(_mm512_set1_ps(-4096), _mm512_min_ps(_mm512_set1_ps(4096), *q));
-    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // rounds like v8_nearest
+    /* Adding and subtracting `magic` rounds to whole numbers, as v8_nearest does. */
+    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic);
     *q = _mm512_add_ps(*q, _mm512_maskz_loadu_ps(there, m->z + at[1]));
     in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
     *q = _mm512_min_ps(hi, _mm512_max_ps(lo, *q));
@@ -331,8 +335,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* Sets `to` to dloss / ds, with g = dloss / dw^. This is g (round(u) - u), or g (q - z) for clipped
- * codes. q, u and `in` are results of near_code. */
+/* Sets `to` to dloss / ds of each element: g (round(u) - u), or g (q - z) if the code was clipped.
+ * g is dloss / dw^. q, u and `in` are results of near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {
@@ -342,8 +346,8 @@ OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u,
     v8_store(to, &slope);
 }
 
-/* Does one step of AdaQuant on the weights of a row. m->grad becomes dloss / dw^ * dw^/ds, computed
- * before the step. */
+/* Does one step of AdaQuant on the weights of a row. Sets m->grad to dloss / ds of each element,
+ * computed before the step. */
 OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                 const osh_ada_row_step *t)
 {
@@ -372,8 +376,8 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 
 /* ---- AutoRound, one row ---- */
 
-/* Does one step of AutoRound on the offsets v of a row. m->soft becomes dloss / ds of each element.
- * If t->has_zero is true, m->e becomes dloss / dz. */
+/* Does one step of AutoRound on the offsets v of a row. Sets m->soft to dloss / ds of each element.
+ * If t->has_zero is true, sets m->e to dloss / dz of each element. */
 OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                const osh_ada_row_step *t)
 {
@@ -389,7 +393,7 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
         store_scale_slope(m->soft + at + i, &q, &u, &z, &in, &g);
         if (t->has_zero) v8_store(m->e + at + i, &dz);
-        /* A negative s reverses the sign of the gradient. */
+        /* a negative scale reverses the sign of the gradient */
         g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in);
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));

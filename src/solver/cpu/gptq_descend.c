@@ -1,18 +1,19 @@
 /* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
- * a time. In a block, eight columns of a row are tested together. The eight columns are processed
- * one by one only if one of their codes may change, which is rare. After each block, the effect of
- * its changed codes is added to the other columns of G = (w^ - w) H. This update reads H in panels
- * of PANEL columns. A panel stays in the cache while all rows are updated. solver/gptq_descend.c
- * has the formulas. */
+ * a time. solver/gptq_descend.c has the formulas.
+ * In a block, eight columns of a row are tested together. They are processed one by one only if one
+ * of their codes may change, which is rare. After a block, the effect of its changed codes is added
+ * to the other columns of G = (w^ - w) H. This update reads H in panels of PANEL columns, and a
+ * panel stays in the cache while all rows are updated. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
 enum { PANEL = 2048 }; // number of columns of H in a panel
 
-typedef struct block { // a block: columns [first, first + n) of a row
+typedef struct block { // columns [first, first + n) of one row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    // `steep`: H_jj s; the loss, as a function of code j, is least at q_j - g_j / steep_j
+    // g: G of each column. s, z: scale and zero point of each column. steep: H_jj s of each column
+    // j; the loss is least if code j changes by -g_j / steep_j.
     float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
         steep[OSH_DESCEND_BLOCK];
 } block;
@@ -32,7 +33,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* Adds `by`[k] h[k][i] to g[i] for i < n, for each k in order. */
+/* Adds by[k] h[k] to g [n] for each k < n_rows, in the order of k. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
@@ -50,7 +51,7 @@ OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *b
         for (int k = 0; k < n_rows; k++) g[i] += h[k][i] * by[k];
 }
 
-/* Changes the code of column j of the block if another code has a lower loss. */
+/* Tests column j of the block, and changes its code if another code has a lower loss. */
 OSH_VEC_FN void descend_one(block *b, int64_t j)
 {
     const osh_refine_tile *t = b->t;
@@ -71,9 +72,9 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
     t->changes[b->row * OSH_DESCEND_BLOCK + t->n_changes[b->row]++] = (osh_change){(int32_t)c, by};
 }
 
-/* Tests the columns of a block. An integer code can change only if |g / steep| is at least 1/2, so
- * eight columns that are all below this limit are skipped. For codes of a floating type no column
- * is skipped. */
+/* Tests all columns of a block. An integer code can only change if |g / steep| is at least 1/2.
+ * Eight columns are skipped if all of them are below this limit. Codes of a floating type are never
+ * skipped. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -97,8 +98,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* Adds c[k].by * h[c[k].column][i] to g[i] for all changes k. Four changes are added in one pass
- * over g. */
+/* Adds the effects of n_changes changes of codes to g [n]: for each change c, the row c.column of
+ * h, times c.by. Four changes are added in one pass over g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {
@@ -117,7 +118,7 @@ OSH_AVX2 static void spread_avx2(float *g, const float *h, int64_t ldh, const os
     spread_body(g, h, ldh, c, n_changes, n);
 }
 
-/* Adds the effect of a row's changed codes to columns [`from`, `to`) of G. */
+/* Adds the effects of the changed codes of one row to columns [`from`, `to`) of G. */
 static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t to)
 {
     const osh_change *c = t->changes + row * OSH_DESCEND_BLOCK;
@@ -128,8 +129,8 @@ static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-/* Does coordinate descent on columns [first, first + n) of all rows that are not settled. A row is
- * settled if the previous sweep (pass over all columns) changed none of its codes. */
+/* Does coordinate descent on columns [first, first + n) of all rows except settled rows. A row is
+ * settled if the previous pass over all columns changed none of its codes. */
 static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {
     int64_t I = t->a->I;

@@ -1,14 +1,14 @@
-/* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. A and b of the normal
- * equations are computed by one matrix product for each group and by dot products over groups. The
- * reference solver/gptq_fit_scales.c has the formulas. */
+/* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. The reference
+ * solver/gptq_fit_scales.c has the formulas. A and b of the normal equations are computed by one
+ * matrix product for each group, followed by dot products. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
 #include <math.h>
 
-/* Returns the dot product of a and b. Each 64 consecutive products are summed in f32; these sums
- * are added in double. */
+/* Returns the dot product of a and b. It adds 64 consecutive products in f32, and then these
+ * partial sums in double. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {
     double sum = 0;
@@ -38,7 +38,7 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    // c: q - z of columns [first, end), [n, I]; part: partial product c H of one group, [n, width]
+    // c: q - z of columns [first, end), [n, I]; part: product of one group of c and H, [n, width]
     float *c = t->d, *part = t->next;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)
@@ -59,8 +59,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     }
 }
 
-/* Solves A d = -b for the scales that rows [row, row + n_rows) share. On entry the arrays of row
- * `row` contain the sums of A and b over these rows. */
+/* Computes the scales that rows [row, row + n_rows) share, by solving A d = -b. On entry, A and b
+ * of row `row` contain the sums over all these rows. */
 static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
@@ -84,7 +84,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        // computes G anew, because the fit of the next groups needs G for the new scales
+        // the fit of the next groups needs G for the new scales
         if (g0 + n < t->groups) osh_tile_pull(t, t->g);
     }
 }

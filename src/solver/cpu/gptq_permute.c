@@ -14,18 +14,18 @@
 
 #include <string.h>
 
-/* SIDE: number of rows and columns of a tile that is transposed; ROWS: number of rows of a
- * chunk. */
+/* SIDE: number of rows and of columns of a tile that is transposed. ROWS: number of rows that a
+ * thread permutes at a time. */
 enum { SIDE = 64, ROWS = 16 };
 
 typedef struct permute_job {
-    float *h, *room; // h: matrix, view; room: scratch [threads, I], own
+    float *h, *room; // h: view of the matrix; room: own scratch, [threads, I]
     int64_t I;
     const int32_t *perm;
     bool down; // true: copies the upper triangle to the lower; false: the lower to the upper
 } permute_job;
 
-/* Mirrors the tiles (i, j) with j <= i. */
+/* Copies the tiles (i, j) with j <= i from one triangle, transposed, to the other triangle. */
 static osh_status permute_mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
 {
     const permute_job *p = user;
@@ -87,7 +87,7 @@ osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
     permute_job p = {.h = h->data, .I = I, .perm = perm};
-    bool *moved = NULL; // own [I]: true for each row that has been moved
+    bool *moved = NULL; // own [I]: true for each row that is already permuted
     bool same = true;
 
     for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;

@@ -1,11 +1,10 @@
 /* gptq_refine.c - improves codes and scales after GPTQ's column loop by the steps of
- * solver/gptq_refine.h. It works on tiles, which are groups of rows. Rows are independent unless
- * they share scales.
- *
+ * solver/gptq_refine.h. It works on tiles (groups of rows). Rows are independent unless they share
+ * scales.
  * All steps of a tile are done before the next tile begins. After each step one matrix product
- * computes G = (w^ - w) H anew, so the compared losses are those of the weights that are stored.
- * Weights whose rows all share one row of scales are an exception: the best scales depend on all
- * tiles, so each step is done for all tiles before the next step begins. */
+ * computes G = (w^ - w) H anew, so the compared losses are those of the weights that are stored. If
+ * all rows share one row of scales, the best scales depend on all tiles. Then each step is done for
+ * all tiles before the next step begins. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
@@ -17,18 +16,19 @@
 typedef struct refine_job {
     const osh_gptq_refine_args *a;
     osh_group_factors factors; // own
-    osh_refine_tile *tiles;    // own: [threads]
+    osh_refine_tile *tiles;    // own [threads]: the tile on which each thread works
     int64_t rows, n_tiles, groups;
-    /* True: there are several tiles, and all rows share one row of scales, so a step needs the sums
-     * over all tiles. */
+    /* True: all rows share one row of scales and there are several tiles, so a step needs sums over
+     * all tiles. */
     bool all;
-    int from, to;              // the current pass does steps [`from`, `to`)
-    /* Own, [n_steps + 2, tiles]: loss of each tile before the first step, after each step, and with
-     * all weights 0. */
+    int from, to;              // the current call of osh_parallel_for does steps [`from`, `to`)
+    /* Own, [n_steps + 2, tiles]: loss of each tile before the first step, after each step, and (in
+     * the last row) with all weights 0. */
     double *loss;
-    /* A and b of the fit of scales, [tiles, groups (groups + 1)]; NULL unless `all` is true. */
+    /* A and b of each tile for the fit of the shared scales, [tiles, groups (groups + 1)]. NULL if
+     * `all` is false. */
     double *sums;              // own
-    float values[256];         // value of each code
+    float values[256];         // value of the grid for each code
 } refine_job;
 
 static int64_t refine_tile_rows(int64_t O, int64_t row_block)
@@ -75,7 +75,7 @@ static void refine_store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* Computes d = w^ - w. Before the call d contains w. */
+/* Replaces d, which contains w of row r, by w^ - w. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -101,7 +101,7 @@ OSH_AVX2 static void errors_avx2(float *d, const float *q, const osh_refine_tile
     errors_body(d, q, t, r);
 }
 
-/* Sets d to w of row r, with 0 in dead columns (columns whose input is always 0). */
+/* Sets t->d to the weights of row r, with 0 in dead columns (columns whose input is always 0). */
 static void refine_load_weights(osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -139,8 +139,8 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 /* ---- steps ---- */
 
 /* Accepts or undoes a step for rows [r, r + n). If n > 1, these rows share scales. If the sum of
- * the losses of the rows rose, restores the codes and scales of the rows and returns false.
- * Otherwise keeps the new codes and scales and returns true. */
+ * the losses of the rows rose, restores their codes and scales and returns false. Otherwise keeps
+ * the new codes and scales and returns true. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -170,7 +170,7 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    // computes g anew for the restored codes, because the step has changed g
+    // the step has changed g, so g must be computed for the restored codes
     if (!better) osh_tile_pull(t, t->g);
 }
 
@@ -181,7 +181,7 @@ static double refine_sum(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
-/* Returns the loss that the tile would have if all weights were 0. Overwrites t->d and t->next. */
+/* Returns the loss of the tile if all its weights were 0. Overwrites t->d and t->next. */
 static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
@@ -193,8 +193,8 @@ static double refine_loss_of_zero(osh_refine_tile *t)
     return sum;
 }
 
-/* Loads the rows of tile number `chunk` into the worker's osh_refine_tile and computes G and the
- * losses of these rows. Returns a view of the osh_refine_tile. */
+/* Loads tile number `chunk` into the osh_refine_tile of thread `worker`. Computes G and the loss of
+ * each row. Returns a view of the osh_refine_tile. */
 static osh_refine_tile *refine_open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
@@ -235,7 +235,8 @@ static osh_status refine_sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Does step k: fits the scales that all rows share. Restores the old scales if the loss rises. */
+/* Does step number k: computes the least-squares scales that all rows share. Restores the old
+ * scales if the loss rises. */
 static osh_status refine_fit_all(osh_ctx *cx, refine_job *j, int k)
 {
     osh_status rc = OSH_OK;
@@ -283,14 +284,14 @@ done:
 
 /* ---- scratch ---- */
 
-typedef struct room { // scratch of one thread: number of elements of each type
+typedef struct room { // number of elements of each type in the scratch of one thread
     int64_t floats, doubles, changes;
 } room;
 
 static room refine_room_of(int64_t I, int64_t group, int64_t rows)
 {
     int64_t groups = osh_div_up(I, group), window = osh_min64(groups, OSH_FIT_GROUPS);
-    // `narrow` is the number of columns of the widest group that is rescaled.
+    // number of columns of the widest group that osh_tile_rescale changes
     int64_t narrow = osh_min64(group, OSH_RESCALE_WIDEST);
     int64_t panel = 3 * narrow * rows + 4 * rows + OSH_PANEL_STRIP * narrow;
     return (room){

@@ -1,13 +1,14 @@
 /* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group of a tile of
- * rows. One matrix product computes the target: the values of the group that minimize the loss. The
- * search and the column loop work on the transposed group (panel.h). A second matrix product adds
- * the effect of the changes to G = (w^ - w) H. The reference solver/gptq_rescale.c has the
- * formulas. */
+ * rows. The reference solver/gptq_rescale.c has the formulas. One matrix product computes the
+ * target: the values of the group that minimize the loss. The search and the column loop work on
+ * the transposed group (panel.h). A second matrix product adds the effect of the changes to G = (w^
+ * - w) H. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target of the group's columns, transposed and in solving order. Sets was[n]
- * of each row to the loss of the current codes minus the loss of the target. */
+/* Sets panel.w to the target (the values of the group that minimize the loss), transposed and in
+ * solving order. Sets was[r], for each of n rows, to the loss of the current codes minus the loss
+ * of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {
@@ -27,8 +28,8 @@ static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, c
         for (int64_t j = 0; j < n_cols; j++) t->panel.w[j * rows + r] = 0;
 }
 
-/* Copies codes, scale and zero point from the panel to each row whose loss becomes lower. `by` [n,
- * n_cols]: changes of w^. */
+/* Copies new codes, scales and zero points from the panel to the rows whose loss they lower. `by`
+ * [n, n_cols]: changes of w^. */
 static void rescale_take_better(osh_refine_tile *t, int64_t g, int64_t n_cols, float *by,
                                 const double *was)
 {
@@ -62,7 +63,7 @@ void osh_tile_rescale(osh_refine_tile *t)
         const int32_t *order = t->f->order + first;
         osh_search s = {
             .rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
-        float *step = t->next; // w^ minus target, later the changes of w^; [n, n_cols]
+        float *step = t->next; // first w^ minus target, later the changes of w^, [n, n_cols]
         if (!t->f->ok[g]) continue;
         osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I},
                     (osh_mat){inverse, n_cols}, (osh_mnk){t->n, n_cols, n_cols});

@@ -1,9 +1,8 @@
 /* gptq_scales.c - searches the scales and zero points of a weight, in tiles of rows. Each group of
  * a tile is first transposed (panel.h).
- *
- * The loss of a scale is the sum over the row_block rows that share it. A tile contains whole
- * blocks of row_block rows. If all rows share scales (row_block >= O), the losses of the tiles are
- * added in the order of the tiles. */
+ * The loss of a scale is the sum over the row_block rows that share the scale. A tile contains
+ * whole blocks of row_block rows. If all rows share scales (row_block >= O), the losses of the
+ * tiles are added in the order of the tiles. */
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -14,14 +13,17 @@ typedef struct scales_job {
     /* rows: largest number of rows of a tile.
      * across: number of groups in a row. */
     int64_t rows, across;
-    bool all;             // true: all rows share scales; false: each row_block rows share scales
+    bool all; // true: all rows of the weight share scales; false: only blocks of row_block rows do
     float *room;          // own: [threads, scales_room_floats]
-    /* Range of each group, [tiles, across]; NULL if `all` is false. After pass 0 the first `across`
-     * elements are the ranges over all tiles. */
+    /* Smallest and largest weight of each group, [tiles, across]; NULL if `all` is false. After
+     * pass 0 the first `across` elements are the ranges over all tiles. */
     float *lo, *hi;       // own
-    /* Loss with each candidate scale, [tiles, across, candidates]; NULL if `all` is false. */
+    /* Loss of each group with each candidate scale, [tiles, across, candidates]; NULL if `all` is
+     * false. */
     double *sums;         // own
-    int pass; // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate scales
+    /* Only if `all` is true. Pass 0 finds the ranges of the groups. Pass 1 computes the losses of
+     * candidate scales. */
+    int pass;
 } scales_job;
 
 static int64_t scales_tile_rows(int64_t row_block, int64_t O)
@@ -30,8 +32,8 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
                                           : ROWS;
 }
 
-/* Returns the number of floats of a thread's scratch: a transposed group, the range, scale and zero
- * point of each row, and a row of the weight. */
+/* Returns the number of floats in the scratch of one thread. The scratch contains a transposed
+ * group, the range, scale and zero point of each row, and one row of the weight. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;
@@ -41,8 +43,8 @@ typedef struct tile_group { // rows [row, row + n), columns [col, col + n_cols) 
     int64_t row, n, col, n_cols;
 } tile_group;
 
-/* Writes the transposed group to x [n_cols, rows]. Elements of x for rows after the last row of the
- * tile become 0. `line` [n_cols]: scratch. */
+/* Transposes group g of the weight to x [n_cols, rows]. Elements of x for rows after the last row
+ * of the tile become 0. `line` [n_cols]: scratch. */
 static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
                               tile_group g)
 {
@@ -54,8 +56,8 @@ static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *li
     }
 }
 
-/* Sets all elements of lo [rows] to the minimum of the first n elements of lo. Sets all elements of
- * hi [rows] to the maximum of the first n elements of hi. */
+/* Joins the ranges of the first n rows. Sets all elements of lo [rows] to the minimum of lo[0] ...
+ * lo[n - 1], and all elements of hi [rows] to the maximum of hi[0] ... hi[n - 1]. */
 static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
 {
     for (int64_t r = 1; r < n; r++) {
@@ -65,8 +67,8 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Sets *scale and *zero to the scale and zero point of the candidate with the smallest loss. `sums`
- * [OSH_SCALE_CANDIDATES]: loss of each candidate, summed over the rows. */
+/* Sets *scale and *zero to the candidate with the smallest loss. `sums` [OSH_SCALE_CANDIDATES]:
+ * loss of each candidate, summed over all rows that share the scale. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)
 {
@@ -86,7 +88,7 @@ static void scales_put(const osh_gptq_scales_args *a, int64_t at, float scale, f
     if (a->zero) a->zero[at] = zero;
 }
 
-/* Searches the scales of group g for n rows. */
+/* Searches and stores the scales and zero points of group g for n rows. */
 static void scales_search_group(const scales_job *j, osh_search *s, float *room, int64_t row,
                                 int64_t n, int64_t g)
 {
@@ -107,8 +109,8 @@ static void scales_search_group(const scales_job *j, osh_search *s, float *room,
     scales_put(a, at, *scale, *zero);
 }
 
-/* Computes the contribution of a tile to the scale of group g, which all rows share. Pass 0: the
- * range of the tile's weights. Pass 1: the losses of the candidates in the tile. */
+/* Computes what one tile contributes to the scale of group g, which all rows share. In pass 0: the
+ * range of the tile's weights. In pass 1: the losses of the candidates in the tile. */
 static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
                                int64_t n, int64_t g)
 {
@@ -120,7 +122,7 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    // each row uses the range over all rows of the weight
+    // all rows of the weight share the scale, so each row uses the range over all rows
     for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g];
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }

@@ -19,35 +19,36 @@
 #include <assert.h>
 #include <string.h>
 
-/* MOST_PANELS: largest number of panels of a tile; SLAB: number of columns that one call of
- * osh_panel_update changes; LINES: number of rows that are transposed at once. */
+/* MOST_PANELS: largest number of panels of a tile.
+ * SLAB: number of columns that one call of osh_panel_update changes.
+ * LINES: number of rows that are transposed at once. */
 enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
-typedef struct tiling { // division of the rows into tiles of panels
+typedef struct tiling { // how the rows of a weight are divided into tiles of panels
     int panels;   // number of panels of a tile
     int64_t rows; // number of rows of a panel
 } tiling;
 
 typedef struct solve_worker {
-    /* Panels of the tile. The pointers of a panel are views of the columns of the current block.
-     * All panels share the scratch q, zeros and strip. */
+    /* The panels of the current tile. Their pointers are views that begin at the current block of
+     * columns. All panels share the scratch q, zeros and strip. */
     osh_panel p[MOST_PANELS];
-    float *floats;            // own: memory of the panels
-    float *line;              // view [LINES, I]: rows of the weight, in `floats`
-    float *tile;              // own [panels, I, rows]: the weight in solving order
-    int8_t *codes;            // own [panels, I, rows]: codes
+    float *floats;            // own: memory for the pointers of the panels, and for `line`
+    float *line;              // view of `floats`, [LINES, I]: rows of the weight
+    float *tile; // own [panels, I, rows]: weights of the tile, columns in solving order
+    int8_t *codes;            // own [panels, I, rows]: codes of the tile
     double *loss;             // own: [panels, rows]
 } solve_worker;
 
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int32_t *at; // own [I]: position in solving order of each column
+    int32_t *at; // own [I]: position of each column in solving order
     tiling by;
-    int64_t step; // rows 0, step, 2 step, ... are solved, the others are not
+    int64_t step; // only rows 0, step, 2 step, ... of the weight are solved
 } solve_job;
 
-typedef struct rows { // n rows of the weight that are in one panel: row, row + step, ...
+typedef struct rows { // the n rows of the weight that one panel contains: row, row + step, ...
     int panel;
     int64_t row, n, step;
 } rows;
@@ -61,7 +62,8 @@ static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const 
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
         for (int64_t r = 0; r < p->rows; r++) {
-            /* Unused rows of the panel, from index n on, get the scales of the last row. */
+            /* A panel may have more rows than the n that it uses. The unused rows get the scales of
+             * the last used row. */
             int64_t at =
                 (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
@@ -69,7 +71,8 @@ static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const 
         }
 }
 
-/* Loads the panel's rows as f32, with columns in solving order and dead columns 0. */
+/* Loads rows of the weight into a panel as f32, with columns in solving order and 0 in dead columns
+ * (the input is always 0). */
 static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -88,7 +91,7 @@ static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *w
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Sets `zeros` to 1 for the weights of the block that are 0 in a->w, and to 0 for all others. */
+/* Sets me->zeros, for the columns of one block, to 1 for weights that are 0 in a->w, else to 0. */
 static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
                              int64_t i1, int64_t cols)
 {
@@ -102,8 +105,8 @@ static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, con
     }
 }
 
-/* Solves the columns of one block in one panel. Stores codes and losses, and dequantized weights if
- * a->dq is set. */
+/* Solves the columns of one block in one panel. Stores the codes and losses, and if a->dq is set,
+ * the dequantized weights. */
 static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1,
                               int64_t cols)
 {
@@ -119,9 +122,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads the weights and scales of a panel. If a->nearest is true, then replaces the weights by the
- * errors of rounding them to nearest. The column loop then works on these errors
- * (solver/gptq_solve.c). */
+/* Loads the weights and scales of a panel. If a->nearest is true, replaces the weights by the
+ * errors of rounding them to nearest, on which the column loop then works (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -132,7 +134,7 @@ static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *
     if (a->nearest) osh_panel_rest(p, a->col_scale, a->I);
 }
 
-/* Adds the errors of block [i1, i2) to the later columns of all panels. */
+/* Adds the errors of columns [i1, i2) to the later columns of all panels. */
 static void solve_update_rest(const solve_job *j, solve_worker *me, int panels, int64_t i1,
                               int64_t i2)
 {
@@ -163,7 +165,7 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        // a chunk with 28,672 columns takes seconds, so an interrupt is checked for each block
+        // A tile with 28,672 columns takes seconds, so an interrupt is checked after each block.
         OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
@@ -177,14 +179,14 @@ done:
     return rc;
 }
 
-/* Possible divisions of rows into tiles. `cost`: relative time per row. */
+/* Possible divisions of rows into tiles. `cost`: time per row, relative to the others. */
 static const struct {
     tiling by;
     int64_t cost;
 } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}};
 
-/* Returns the index in kinds[] of the division that needs the least time for n rows. Indices below
- * `from` are not considered. */
+/* Returns the index in kinds[] of the division of n rows that needs the least time. Considers only
+ * the indices `from` and above. */
 static int solve_kind_of(int64_t n, int n_threads, int from)
 {
     int best = from;
@@ -202,8 +204,8 @@ static int solve_kind_of_all(int64_t O, int n_threads)
     return solve_kind_of(O, n_threads, O < 1024);
 }
 
-/* Returns the number of elements of solve_worker.floats, which contain errors and scales of each
- * panel and scratch that the panels share. */
+/* Returns the number of elements of solve_worker.floats. They contain the errors and scales of each
+ * panel, scratch that all panels share, and `line`. */
 static int64_t solve_block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
 {
     int64_t block = osh_min64(block_size, I);
@@ -252,8 +254,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    // the search begins at `kind`, because a solve of the judged rows (osh_gptq_judges) must not
-    // need more scratch than a solve of all rows
+    // A solve of the judged rows (osh_gptq_judges) must not need more scratch than a solve of all
+    // rows. Divisions after `kind` need no more.
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

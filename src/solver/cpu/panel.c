@@ -1,4 +1,4 @@
-/* panel.c - column loop, transposes and search for scales on panels (panel.h), for every
+/* panel.c - the column loop, transposes, and the search for scales on panels (panel.h), for every
  * instruction set. panel512.c has AVX-512 versions of the two loops that take most of the time. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-/* Rounds x, which must be in the range of the grid, to the nearest value of the grid. A floating
- * type has `digits` significant bits, and its values are multiples of 2^least. */
+/* Rounds x to the nearest value of the grid. x must be between the smallest and the largest value.
+ * A value of a floating type has `digits` significant bits and is a multiple of 2^least. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -39,7 +39,7 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
-/* For 8 rows: sets q to the value of the grid that is nearest to w / s + zp. */
+/* For 8 rows: sets q to the value of the grid nearest to w / s + zp. */
 OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s,
                           const osh_v8f *zp)
 {
@@ -79,8 +79,8 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* Adds the errors of columns [first, end) to columns [j, j + n), for 8 rows. Every caller passes a
- * constant n, so that the compiler keeps n sums in registers. */
+/* For 8 rows: adds the errors of columns [first, end) to columns [j, j + n). Every caller passes a
+ * constant n, so that the compiler keeps the n sums in registers. */
 OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first,
                          int64_t end)
 {
@@ -99,8 +99,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* Adds the errors of the block's columns before column j to columns [j, j + wide), `at_once`
- * columns at the same time. */
+/* Adds the errors of all columns of the block before column j to columns [j, j + wide). Updates
+ * `at_once` columns at the same time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
@@ -200,7 +200,7 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 
 /* ---- transposes ---- */
 
-/* Sets t to the transpose of 8 x 8 elements of `from`, whose rows are ldf elements apart. */
+/* Sets t to the transpose of the 8 x 8 elements at `from`, whose rows are ldf elements apart. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
@@ -222,7 +222,7 @@ OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
     }
 }
 
-/* Transposes `from` [m, n]: column j becomes row `at`[j] of `to`, or row j if `at` is NULL. */
+/* Transposes `from` [m, n]. Column j becomes row `at`[j] of `to`, or row j if `at` is NULL. */
 OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
     int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
@@ -281,7 +281,7 @@ void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n
     else bytes_body(to, q, n);
 }
 
-/* Transposes 16 x 16 bytes in four steps. Each step interleaves rows i and i + 8, for i < 8. */
+/* Transposes 16 x 16 bytes in four steps. Each step interleaves row i with row i + 8, for i < 8. */
 static void panel_turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
 {
     osh_v16b r[16], t[16];
@@ -365,7 +365,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* Rounds s >= 0 to a scale that the rule can store, exactly as osh_scale_of does. */
+/* Rounds s >= 0 to a scale that the rule can store. The bits are those of osh_scale_of. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();
@@ -394,8 +394,9 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* For 8 rows: computes the scale s for `share` of the range [lo, hi], like osh_scale_of. Also
- * computes zero [OSH_SCALE_ZEROS], the clamped zero points of the candidates with this scale. */
+/* For 8 rows: computes the scale s for the fraction `share` of the range [lo, hi], like
+ * osh_scale_of. Also computes `zero` [OSH_SCALE_ZEROS], the clamped zero points of the candidates
+ * with this scale. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {
@@ -417,7 +418,7 @@ OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f 
     for (int i = 0; i < OSH_SCALE_ZEROS; i++) v8_clamp(&zero[i], &first, &last);
 }
 
-/* Sets loss[k] to the losses of 8 rows with scale v and zero point zero[k], for k < n. */
+/* For each k < n: sets loss[k] to the losses of 8 rows with scale v and zero point zero[k]. */
 OSH_VEC_FN void v8_losses(const osh_search *s, int64_t row, const osh_v8f *v, const osh_v8f *zero,
                           int n, osh_v8f *loss)
 {

@@ -1,83 +1,84 @@
-/* panel.h - the column loop and the search for scales inside a block of columns. A panel contains
- * rows of a weight, transposed to [columns, rows], so that each vector lane has its own row and no
- * sum crosses lanes. All instruction sets give the same bytes. */
+/* panel.h - the column loop inside a block of columns, and the search for scales, on panels. A
+ * panel contains rows of a weight, transposed to [columns, rows]. Each vector lane has its own row,
+ * so no sum crosses lanes and all instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"
 #include "solver/gptq_scales.h"
 
-/* STEP: the number of rows of a panel is a multiple of STEP. ROWS: largest number of rows of a
- * panel in the column loop. STRIP: number of columns (a strip) to which errors are added at the
- * same time. */
+/* STEP: the number of rows of a panel is a multiple of STEP.
+ * ROWS: largest number of rows of a panel in the column loop.
+ * STRIP: number of columns, called a strip, to which errors are added at the same time. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
     int64_t rows;
     float *w;            // input: weights; output: dequantized weights; [n, rows]
     float *ne;           // output: negated errors, [n, rows]
-    float *q;            // output: values on the grid, [n, rows]
-    /* Nonzero for each weight that must become 0, [n, rows]; NULL: no weight must become 0. */
+    float *q;            // output: the codes as values of the grid, [n, rows]
+    /* Not 0 for each weight that must become 0, [n, rows]. NULL: there are no such weights. */
     float *zeros;
-    float *scale, *zero; // [scale columns, rows]
+    float *scale, *zero; // scales and zero points, [scale columns, rows]
     float *strip;        // scratch, [n, STRIP]
-    /* true: `w` contains errors of rounding to nearest, and only `ne` is written, not `q` and
-     * `w` */
+    /* True: `w` contains errors of rounding to nearest instead of weights, and `ne` is the only
+     * output. */
     bool nearest;
     osh_grid grid;
     osh_dtype dtype;     // dtype to which q - zero and (q - zero) scale are rounded
 } osh_panel;
 
-/* Solves n columns in order. Column j first receives the errors of the columns before j, in the
+/* Solves n columns in order. Column j first receives the errors of the columns before it, in the
  * order of the reference: w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ... Then column j is
- * quantized. `u` [n, n]: diagonal block of U, with rows ldu elements apart; `scale_col` [n]: index
- * of the scale column of each column. There is no fused multiply-add, because the reference rounds
- * each product. */
+ * quantized. No fused multiply-add is used, because the reference rounds each product.
+ * u [n, n]: diagonal block of U, whose rows are ldu elements apart.
+ * scale_col [n]: index of the scale column of each column. */
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* Replaces the weights w of n columns by the errors w - dq of rounding the weights to nearest. */
+/* Replaces the weights of n columns by the errors of rounding them to nearest. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
-/* Adds the errors of a block of k columns to n later columns: w [n, rows] += ut [n, k] ne
- * [k, rows]. `ut` has the elements of U^T for the later columns. rows = ne.ld is 32 or 64. The
- * caller must have called osh_blas_open. */
+/* Adds the errors of a block of k columns to n later columns: w [n, rows] += ut [n, k] ne [k,
+ * rows]. `ut` is the part of U^T for the later columns. rows = ne.ld is 32 or 64. The caller must
+ * have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
-/* Transposes `from` [m, n] to `to` [n, m]. Rows begin ldt and ldf elements apart. */
+/* Transposes `from` [m, n] to `to` [n, m]. Rows of `to` are ldt elements apart, and rows of `from`
+ * ldf elements. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
 /* Transposes `from` [m, n]: column j of `from` becomes row `at`[j] of `to`, or row j if `at` is
  * NULL. */
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
-/* Sets `to` [n] to the codes of the grid values q [n]. n is a multiple of 8. */
+/* Sets `to` [n] to the codes of the n values q of the grid. n is a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
-typedef struct osh_panel_turned { // the codes of a panel, transposed to [columns, rows]
-    const int8_t *p; // [columns, rows]
+typedef struct osh_panel_turned { // the codes of a panel
+    const int8_t *p; // one byte per code, [columns, rows]
     int64_t rows;
 } osh_panel_turned;
 /* Copies row `at`[j] of `from` to column j of `to` [m, n]. Rows of `to` are ldt elements apart. m
  * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);
-/* Adds the sum over the n columns j of ne[j][r]^2 / 2, added in order, to sums[r] for each row r of
- * the panel. */
+/* For each row r of the panel: adds the sum over n columns j of ne[j][r]^2 / 2 to sums[r]. The
+ * terms are added in the order of the columns. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
-typedef struct osh_search { // arguments of the search for the scales of a group
+typedef struct osh_search { // arguments of the search for the scales of one group
     osh_scale_rule rule;
-    /* x: [n, rows] weights.
-     * weight: [n] cost of an error in each column, NULL: 1. */
+    /* x [n, rows]: weights.
+     * weight [n]: factor of the squared errors of each column in the loss; NULL: 1. */
     const float *x, *weight;
     int64_t n, rows;
 } osh_search;
 
 /* For each row r: sets lo[r] to min(0, weights of row r) and hi[r] to max(0, weights of row r). */
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
-/* Sets `scale` and `zero` [rows] to the best scale and zero point of each row, whose range is lo,
- * hi [rows]. If the rule is symmetric, `zero` becomes 0. */
+/* Sets `scale` and `zero` [rows] to the best scale and zero point of each row. lo, hi [rows]: range
+ * of each row. If the rule is symmetric, `zero` becomes 0. */
 void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale,
                       float *zero);
-/* Adds the loss of each candidate scale over n_rows rows with equal lo and hi to `sums`
- * [OSH_SCALE_CANDIDATES]. */
+/* Computes the loss of each candidate scale, summed over n_rows rows, and adds it to `sums`
+ * [OSH_SCALE_CANDIDATES]. All rows have the same range, lo to hi. */
 void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows,
                           double *sums);
 #endif

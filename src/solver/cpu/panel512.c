@@ -81,17 +81,19 @@ WIDE_FN __m512 value_512(__m512 q, __m512 s, __m512 zp, bool bf16)
     return round_512(_mm512_mul_ps(round_512(_mm512_sub_ps(q, zp), bf16), s), bf16);
 }
 
-typedef struct column { // one column of the strip (OSH_PANEL_STRIP columns)
-    int64_t at, scale_at; // index of the element of row 0 in `w`, and in `scale`
-    /* Elements of U for the column, one for each earlier column of the strip; view of p->strip. */
+typedef struct column { // one column of a strip (OSH_PANEL_STRIP columns that are solved together)
+    /* Index of the column's first element in `w`, and of its first scale in `scale`. */
+    int64_t at, scale_at;
+    /* One element of U for each earlier column of the strip; view of p->strip. */
     const float *u;
-    /* Index of the column in the strip; all columns before it are already quantized. */
+    /* Index of the column in its strip, which is the number of columns that are already
+     * quantized. */
     int before;
     bool bf16;
 } column;
 
-/* Adds the errors of the earlier columns of the strip to rows [r, r + 16) of a column: w - e_0 u_0
- * - e_1 u_1 ... Then quantizes these 16 weights like quantize_8 of panel.c. */
+/* For rows [r, r + 16) of a column: adds the errors of the earlier columns of the strip, w - e_0
+ * u_0 - e_1 u_1 ... Then quantizes these 16 weights like quantize_8 of panel.c. */
 WIDE_FN void column_16(const osh_panel *p, const column *c, int64_t r)
 {
     int64_t at = c->at + r;
@@ -155,8 +157,8 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* Computes w += ut ne for n columns of `vecs` vectors each. Every caller passes constants for n and
- * vecs. */
+/* Computes w += ut ne for n columns of w, which have `vecs` vectors each. Every caller passes
+ * constants for n and vecs. */
 WIDE_FN void update_columns(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];
@@ -214,7 +216,7 @@ bool osh_panel512_solves(const osh_panel *p) { return (void)p, false; }
 void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col)
 {
     (void)p, (void)j, (void)scale_col;
-    assert(false); // callers first check osh_panel512_solves, which returns false in this build
+    assert(false); // not reached, because osh_panel512_solves returns false in this build
 }
 
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)

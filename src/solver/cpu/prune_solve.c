@@ -1,7 +1,7 @@
 /* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
- * lane has its own row. After a block one matrix product per tile updates the later columns. In
- * each block the weights with the lowest costs among all rows become 0, so all tiles finish a block
- * before the next block begins. */
+ * lane has its own row. After a block, one matrix product per tile updates the later columns. The
+ * weights to prune in a block are those with the lowest costs of all rows, so all tiles finish a
+ * block before the next block begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -17,18 +17,19 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 typedef struct prune_job {
     const osh_prune_solve_args *a;
     float *cost;   // own [O, cols]: cost of each weight in the current block of columns
-    /* True for weights that were 0 before pruning, [O, I]; NULL: these weights may change. */
+    /* For each weight, [O, I]: true if it was 0 before pruning and must remain 0. NULL: there is no
+     * such rule. */
     bool *zero;    // own
-    /* [threads, 2, cols, TILE_ROWS]: weights, and their costs. Negated errors later overwrite the
-     * costs. */
+    /* [threads, 2, cols, TILE_ROWS]: weights of a block, and their costs. Negated errors later
+     * overwrite the costs. */
     float *panels; // own
-    int64_t *zeros; // own [tiles]: number of weights of the block that were 0 before pruning
-    /* i1, cols: first column and number of columns of the block.
-     * room: number of floats of a panel. */
+    /* Own [tiles]: number of weights of the current block that were 0 before pruning. */
+    int64_t *zeros;
+    /* i1, cols: first column, and number of columns, of the current block.
+     * room: number of floats of one panel, [cols, TILE_ROWS]. */
     int64_t i1, cols, room;
-    float most;    // threshold: weights with at most this cost become 0
-    /* True: in the block, fewer weights were 0 before pruning than must be 0 after pruning, so
-     * other weights must become 0. */
+    float most;    // weights of the current block become 0 if their cost is at most this
+    /* True: the current block needs more zeros than it had before pruning. */
     bool more;
 } prune_job;
 
@@ -75,9 +76,9 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
     return j->zero && j->zero[row * j->a->I + column];
 }
 
-/* Sets the costs of columns [i, i + m) of the panel. In each row the n columns with the lowest
- * costs get 0, the other columns get infinity. Each lane has its own row; lanes after the last row
- * are not used. */
+/* Chooses n of the columns [i, i + m) in each row of the panel. Sets the costs of the n columns
+ * with the lowest costs to 0, and the costs of the other columns to infinity. Each lane has its own
+ * row; lanes after the last row are not used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)
 {
@@ -97,8 +98,8 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            // rank of column k: number of columns with a lower cost, or with an equal cost and a
-            // smaller index
+            // number of columns that come before column k: those with a lower cost, and those with
+            // an equal cost and a smaller index
             osh_v8i before = {0};
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
@@ -112,8 +113,7 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     }
 }
 
-/* Loads the costs of n rows of the block into a panel. The caller uses this function if there is no
- * n:m pattern. */
+/* Loads the costs of n rows of the current block into a panel. Used only without an n:m pattern. */
 static void prune_load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < j->cols; i++)
@@ -133,8 +133,9 @@ static void prune_load_panel(const prune_job *j, float *w, int64_t row, int64_t 
         for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = 0;
 }
 
-/* Sets column i to 0 in the rows whose cost is at most j->most. Replaces the costs of these rows by
- * negated errors, and the costs of other rows by 0. */
+/* Sets column i to 0 in the rows whose cost is at most j->most. `ne` contains the costs of the
+ * column on entry. On return it contains the negated errors of these rows, and 0 for the other
+ * rows. */
 OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n,
                           int64_t i)
 {

@@ -14,7 +14,7 @@
 
 enum { TILE = 32, STEP = 8, THREADS = TILE * STEP };
 
-/* diag[i] = H[perm[i]][perm[i]]. */
+/* Sets diag[i] to the diagonal element H[perm[i]][perm[i]]. */
 static __global__ void permute_gather_diag(float *diag, const float *h, const int32_t *perm,
                                            int64_t n)
 {
@@ -22,7 +22,7 @@ static __global__ void permute_gather_diag(float *diag, const float *h, const in
     if (i < n) diag[i] = h[(perm ? perm[i] : i) * (n + 1)];
 }
 
-/* Copies the diagonals of the matrices h to diag [matrices, n]. */
+/* Copies the diagonals of several n x n matrices h to diag [matrices, n]. */
 static __global__ void permute_gather_diags(float *diag, float *const *h, int64_t n)
 {
     int64_t b = blockIdx.y, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -45,8 +45,8 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Copies one triangle of h, transposed, to the other, tile by tile. `down` true: upper to lower;
- * false: lower to upper. */
+/* Copies one triangle of h, transposed, to the other triangle, tile by tile. `down` true: the upper
+ * to the lower triangle; false: the lower to the upper. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];
@@ -79,8 +79,8 @@ done:
     return rc;
 }
 
-/* Allocates n floats or ints on the device. Copies their values from `from` in host memory; if
- * `from` is NULL, does not initialize the elements. */
+/* Allocates n floats or n int32 on the device. If `from` is not NULL, copies the n elements from
+ * `from` in host memory. Otherwise leaves the memory uninitialized. */
 static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
                                   int64_t n)
 {
@@ -99,7 +99,8 @@ osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm
     cudaStream_t s = osh_cuda_stream(d);
     int64_t n = h->shape[0];
     float *p = static_cast<float *>(h->data);
-    void *order = NULL, *diag = NULL; // order: perm, int32 [n]; diag: diagonal, f32 [n]; both own
+    /* order: perm on the device, int32 [n]; diag: the diagonal, f32 [n]; both own. */
+    void *order = NULL, *diag = NULL;
 
     if (!perm) return permute_run_mirror(cx, h, false);
     OSH_TRY(permute_row_new(cx, d, &order, perm, n));

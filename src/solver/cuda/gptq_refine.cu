@@ -1,10 +1,9 @@
 /* gptq_refine.cu - improves codes and scales after GPTQ's column loop on a GPU, in tiles of rows
  * like solver/cpu/gptq_refine.c.
- *
- * A step proposes codes and scales and changes `next`, a copy of G = (w^ - w) H, accordingly. Then
- * G is computed anew for the proposal, and the new losses are computed from G. A row accepts the
- * proposal if its loss did not rise. Rows that share scales (a band) accept it together. The size
- * of a tile depends only on the weight's shape, so the matrix products have fixed shapes. */
+ * A step proposes codes and scales, and updates `next`, a copy of G = (w^ - w) H. Then G is
+ * computed anew for the proposal, and the new losses follow from G. A row accepts the proposal if
+ * its loss did not rise. Rows that share scales (a band) accept or reject it together. The size of
+ * a tile depends only on the shape of the weight, so the matrix products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -29,7 +28,7 @@ static __global__ void refine_open_codes(osh_cu_tile t)
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w, or d = -w if `nothing` is true. */
+/* Sets t.d to w^ - w. If `nothing` is true, sets t.d to -w, as if all w^ were 0. */
 template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
     int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
@@ -40,7 +39,8 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* t.now[r] = sum over columns of d[r] g[r], the loss of row r. A thread block computes one row. */
+/* Sets t.now[r] to the loss of row r, the sum over columns of d[r] g[r]. A thread block computes
+ * one row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -55,8 +55,8 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if, for the band that contains row r, the loss of the proposal is at most the loss of the
- * accepted values. A band is `band` consecutive rows that share scales. */
+/* True if the loss of the proposal is at most the loss of the accepted values, for the band that
+ * contains row r. `band`: number of consecutive rows that share scales. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -65,8 +65,8 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-/* Accepts the proposal of a band if is_better returns true. Otherwise restores q, scale and
- * zero. */
+/* Accepts the proposal of each band (rows that share scales) for which is_better returns true.
+ * Restores q, scale and zero of the other bands. */
 static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
     int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
@@ -79,8 +79,8 @@ static __global__ void refine_settle(osh_cu_tile t, int64_t band)
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* Copies `now` to `loss` in bands whose proposal is accepted. Runs after refine_settle, because
- * refine_settle reads `now` and `loss`. */
+/* Copies `now` to `loss` in the bands whose proposal was accepted. It is a separate kernel, because
+ * all threads of refine_settle read both arrays. */
 static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
     int64_t first = refine_column() * band, end = first + band < t.n ? first + band : t.n;
@@ -96,9 +96,9 @@ typedef struct refiner {
     osh_cu_tile t;
     char *base;          // all arrays of the tile, one allocation in the GPU's arena; own
     int64_t rows;
-    float *scales;       // scales and zero points of a tile, on the host, [2, rows, groups]; own
-    double *figures;     // losses of a tile, on the host, [rows]; own
-    /* true if the caller requests the loss with all weights 0 and the loss is not computed yet */
+    float *scales;       // own: scales and zero points of a tile in host memory, [2, rows, groups]
+    double *figures;     // own: losses of the rows of a tile in host memory, [rows]
+    /* true: the loss with all weights 0 must still be computed */
     bool wants_all;
 } refiner;
 
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* now[r] = sum over columns of d[r] g[r], the loss of row r, for n rows. If `sum` is not NULL, adds
- * the n losses to *sum. */
+/* Sets now[r], for n rows, to the loss of row r: the sum over columns of d[r] g[r]. If `sum` is not
+ * NULL, adds the n losses to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -142,7 +142,7 @@ done:
     return rc;
 }
 
-/* Loads codes and scales of the tile that begins at `row`. Computes G and the losses of the
+/* Loads the codes and scales of the tile that begins at row `row`. Computes G and the losses of the
  * tile. */
 static osh_status refiner_open_tile(osh_ctx *cx, refiner *s, int64_t row)
 {
@@ -215,7 +215,7 @@ done:
     return rc;
 }
 
-/* Adds to *sum the losses of the tile's rows with the accepted codes and scales. */
+/* Adds the losses of the tile's rows, with the accepted codes and scales, to *sum. */
 static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
@@ -225,7 +225,8 @@ done:
     return rc;
 }
 
-/* Adds the loss of the tile with all weights 0 to *a->all. Overwrites t.d, t.next and t.now. */
+/* Computes the loss of the tile with all weights 0, and adds it to *a->all. Overwrites t.d, t.next
+ * and t.now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -262,8 +263,8 @@ done:
     return rc;
 }
 
-/* Does step k: fits the scales that the rows of several tiles share. Sums A and b over all tiles
- * and solves for the scales. Restores the old scales if the loss rises. */
+/* Does step number k if rows of several tiles share scales: sums A and b over all tiles, and solves
+ * for the scales. Restores the old scales if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -293,16 +294,16 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* Returns the number of elements before row i in the list of all diagonal blocks. (Row i of H is a
- * row of the block of its group.) */
+/* Row i of H has a part in one diagonal block, that of the row's group. Returns the number of
+ * elements of such parts in all rows before row i. */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;
     return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
 }
 
-/* For each of the rows: copies the part of the row of H [I, I] that is in the diagonal block of the
- * row's group. `to` begins with the result for the first of these rows. */
+/* Copies, for some rows of H [I, I], the part of the row that is in a diagonal block of H. There is
+ * one diagonal block per group. `to` begins with the part of the first of these rows. */
 static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
 {
     int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;
@@ -311,8 +312,8 @@ static __global__ void refine_blocks_of_rows(float *to, const float *h, block_ro
         row[j] = h[i * r.I + first + j];
 }
 
-/* Copies the diagonal blocks of H, one per group, to `to` [I, group] in host memory, as many rows
- * at a time as fit in the GPU's scratch. */
+/* Copies the diagonal blocks of H, one per group, to `to` [I, group] in host memory. Copies as many
+ * rows at a time as fit into the scratch of the GPU. */
 static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
 {
     osh_status rc = OSH_OK;
@@ -339,7 +340,7 @@ static osh_status refiner_init(osh_ctx *cx, refiner *s)
     osh_cu_tile *t = &s->t;
     size_t at[OSH_REFINE_N_ARRAYS],
         bytes = osh_refine_offsets(at, a->O, a->I, a->group, a->row_block);
-    float values[256], *blocks = NULL; // own: blocks
+    float values[256], *blocks = NULL; // own: the diagonal blocks of H
     float **const floats[] = {&t->q,     &t->d,    &t->g,          &t->next,
                               &t->scale, &t->zero, &t->kept_scale, &t->kept_zero};
     s->rows = osh_refine_rows(a->O, a->row_block);

@@ -1,5 +1,5 @@
-/* gptq_refine.cuh - declares osh_cu_tile, which contains some rows of a weight on a GPU, and the
- * steps of solver/gptq_refine.h on a tile. */
+/* gptq_refine.cuh - declares osh_cu_tile, which contains some rows of a weight on a GPU, and
+ * functions that do the steps of solver/gptq_refine.h on a tile. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
@@ -7,7 +7,8 @@ extern "C" {
 #include "solver/gptq_refine.h"
 }
 
-/* Device version of osh_scale_round: returns the scale nearest to s that the rule can store. */
+/* Does the work of osh_scale_round on a GPU: returns the scale nearest to s that the rule can
+ * store. */
 template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r, float s)
 {
     if (!(s > 0)) return 0;
@@ -21,20 +22,22 @@ template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r
                      r.global);
 }
 
-/* Arguments of the search for scales (gptq_scales.cu); all arrays are on the device. */
+/* Arguments of the search for scales (gptq_scales.cu). All arrays are in GPU memory. */
 typedef struct osh_cu_search {
-    const void *w;         // element (row, col) is at row * row_step + col * col_step
-    const float *weight;   // cost of an error in each column, [I]; NULL: 1
-    const bool *dead;      // true for dead columns, [I]; NULL: no dead columns
+    const void *w; // the weight; element (row, col) is at index row * row_step + col * col_step
+    /* For each column, the factor of its squared errors in the loss, [I]; NULL: 1. */
+    const float *weight;
+    const bool *dead;      // true for columns whose input is always 0, [I]; NULL: there are none
     int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    /* Results, [scale rows, across]; `zero` is NULL if the quantization is symmetric. */
+    /* Outputs: scales and zero points, [scale rows, across]. `zero` is NULL if the quantization is
+     * symmetric. */
     float *scale, *zero;
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
-/* A tile: rows [row, row + n) of a weight; all arrays are on the device. */
+/* A tile: rows [row, row + n) of a weight. All arrays are in GPU memory. */
 typedef struct osh_cu_tile {
     /* `group`: number of columns that share a scale.
      * `groups`: number of scales of a row. */
@@ -42,14 +45,14 @@ typedef struct osh_cu_tile {
     osh_scale_rule rule;
     const void *w;          // [O, I]
     osh_dtype stored;       // dtype of w
-    const bool *dead;       // true for dead columns, [I]; NULL: no dead columns
+    const bool *dead;       // true for columns whose input is always 0, [I]; NULL: there are none
     const float *h;         // [I, I]
-    const float *values;    // value of each code, [256]
+    const float *values;    // value of the grid for each code, [256]
     /* Each [n, I].
-     * `q`: proposed values of the grid.
-     * `d`: w^ - w.
-     * `g`: (w^ - w) H of the accepted values.
-     * `next`: (w^ - w) H of the proposed values. */
+     * q: proposed codes, as values of the grid.
+     * d: w^ - w.
+     * g: (w^ - w) H of the accepted codes and scales.
+     * next: (w^ - w) H of the proposed codes and scales. */
     float *q, *d, *g, *next;
     float *scale, *zero;    // proposed scales and zero points, [n, groups]
     float *kept_scale, *kept_zero; // accepted scales and zero points, [n, groups]
@@ -58,24 +61,28 @@ typedef struct osh_cu_tile {
      * loss: with the accepted codes and scales.
      * now: with the proposed codes and scales. */
     double *loss, *now;
-    /* A and b of each row, [window (window + 1), n]; osh_cuda_rescale uses `fit` as scratch. */
+    /* A and b of the normal equations for the scales of each row, [window (window + 1), n].
+     * osh_cuda_rescale uses `fit` as scratch. */
     double *fit;
     float *room;            // scratch of osh_cuda_rescale
-    float *turned, *err; // turned: transposed scratch, [n_cols, n]; err: changes of w^, [n, n_cols]
-    int64_t n_cols;         // number of columns of the current group or block
+    /* turned: scratch for a transposed group, [n_cols, n]; err: changes of w^, [n, n_cols]. */
+    float *turned, *err;
+    int64_t n_cols;         // number of columns of the current group (rescale) or block (descend)
 } osh_cu_tile;
 
 osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Writes A and b of groups [g0, g0 + n) to t->fit. If `band` > 1, the first row of each `band` rows
- * gets the sums of A and b over these rows. Overwrites d and next. */
+/* Writes A and b of the normal equations for the scales of groups [g0, g0 + n) to t->fit, for each
+ * row. If `band` > 1, each `band` consecutive rows share scales, and the first of them gets the
+ * sums over all of them. Overwrites t->d and t->next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Computes d = w^ - w, then g [n, I] = d H. */
+/* Computes t->d = w^ - w, and then g [n, I] = t->d H. */
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g);
-/* Arguments of y [n, n_cols] = x [n, n_rows] m [n_rows, n_cols], or y += x m if `add` is true. */
+/* Arguments of the product y [n, n_cols] = x [n, n_rows] m [n_rows, n_cols]. If `add` is true, the
+ * product is added to y. */
 typedef struct osh_cuda_rows_args {
     float *y;
     int64_t ldy;

@@ -19,16 +19,16 @@ osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r
 
 /* ---- rescale ---- */
 
-typedef struct group { // the current group
+typedef struct group { // the group of columns that is rescaled
     int64_t g, first;
     const int32_t *order; // column at each position of the solving order, [n_cols]
     const float *u;       // [n_cols, n_cols]
-    float *scale, *zero;  // results of the search, [n] each
-    double *was;          // loss of the current codes minus loss of the target, [n]
+    float *scale, *zero;  // scale and zero point that the search finds for each row, [n]
+    double *was;          // for each row, loss of the current codes minus loss of the target, [n]
 } group;
 
-/* Sets t.turned to the target of the group's columns (gptq_rescale.c), in solving order. t.err [n,
- * n_cols]: w^ minus target. */
+/* Sets t.turned to the target, the values of the group that minimize the loss (gptq_rescale.c), in
+ * solving order. Sets t.err [n, n_cols] to w^ minus target. */
 template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
     int64_t r = steps_row(), n = t.n_cols;
@@ -45,9 +45,9 @@ template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
     k.was[r] = was;
 }
 
-/* Runs the column loop (solver/gptq_solve.h) inside the group and overwrites t.turned with the
- * negated errors. A row whose loss becomes lower gets the new codes, scale and zero point. t.err
- * [n, n_cols]: changes of w^. `codes` [n_cols, n]: scratch. */
+/* Runs the column loop (solver/gptq_solve.h) inside the group, and overwrites t.turned with the
+ * negated errors. Rows whose loss becomes lower get the new codes, scale and zero point. Sets t.err
+ * [n, n_cols] to the changes of w^. `codes` [n_cols, n]: scratch. */
 template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
     int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
@@ -77,7 +77,7 @@ template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, 
     if (better) t.scale[at] = s, t.zero[at] = z;
 }
 
-/* cost[i] = 1 / inverse[j][j], where j = order[i] is the column at position i of the solving
+/* Sets cost[i] to 1 / inverse[j][j], where j = order[i] is the column at position i of the solving
  * order. */
 static __global__ void rescale_costs(float *cost, const float *inverse, const int32_t *order,
                                      int64_t n)
@@ -136,16 +136,17 @@ done:
 enum { DESCEND = OSH_CU_DESCEND, TURNS = 4 };
 
 typedef struct descent { // data of a thread block, in shared memory
-    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS and ends with
-     * zeros. */
+    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS, because the
+     * array g of descend_columns begins with this column when column j is tested. Zeros follow the
+     * last column. */
     float corner[DESCEND][DESCEND];
     /* The columns of each row: first G, then the proposed values, then the changes of w^. A row has
-     * one more element, so that threads do not access one bank. */
+     * one element more than columns, so that the threads of a warp access different banks. */
     float rows[THREADS][DESCEND + 1];
 } descent;
 
-/* Copies columns of the block's rows, `ld` elements apart, to x->rows. All threads of a block call
- * this function. */
+/* Copies n columns of the rows of a thread block to x->rows. The rows in `from` are `ld` elements
+ * apart. All threads of the block call this function. */
 __device__ static void descend_load(descent *x, const float *from, int64_t ld, int64_t n, int wide)
 {
     int64_t first = (int64_t)blockIdx.x * THREADS;
@@ -154,8 +155,9 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
             x->rows[k / wide][k % wide] = from[(first + k / wide) * ld + k % wide];
 }
 
-/* Returns the change of w^ of a column that lowers the loss most, or 0 if none does. Sets *q, the
- * proposed value, to the new value. g: the column's element of G; h: its diagonal element of H. */
+/* Finds the code of one column with the lowest loss. Sets *q to this code, as a value of the grid.
+ * Returns the change of w^, or 0 if the code does not change. g: element of G of the column; h:
+ * diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
@@ -168,16 +170,17 @@ __device__ static float descend_step(const osh_grid &grid, float *q, float s, fl
     return better ? by : 0;
 }
 
-/* Tests columns [first, first + wide) of each row in ascending order and changes a code if that
- * lowers the loss. t.err [n, wide]: changes of w^. A pass of the loop over j0 tests columns g[0] to
- * g[TURNS - 1] and then moves the later columns to the front of g, so that g stays in registers. */
+/* Tests columns [first, first + wide) of each row in ascending order, and changes a code if that
+ * lowers the loss. Sets t.err [n, wide] to the changes of w^. Each pass of the loop over j0 tests
+ * columns g[0] to g[TURNS - 1]. It then moves the later columns to the front of g, so that g stays
+ * in registers. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
 {
     __shared__ __align__(16) descent x;
     int64_t r = steps_row();
-    bool mine = r < t.n; // false: the thread only helps to load
+    bool mine = r < t.n; // false: the thread has no row and only helps to load
     float g[DESCEND], *row = x.rows[threadIdx.x], s = 1, z = 0;
     const osh_grid grid = t.rule.grid;
 
@@ -240,16 +243,16 @@ done:
 
 /* ---- fit_scales ---- */
 
-/* d = q - z. */
+/* Sets t.d to q - z, the codes without scale. */
 static __global__ void fit_centre(osh_cu_tile t)
 {
     int64_t c = steps_row(), r = blockIdx.y;
     if (c < t.I) t.d[r * t.I + c] = __fsub_rn(t.q[r * t.I + c], t.zero[r * t.groups + c / t.group]);
 }
 
-/* Computes row g of A, and element g of b, for all rows of the tile. One thread computes element
- * A[g, k], k <= g, for one row of the tile. t.next [n, width]: c of group g times H
- * (gptq_fit_scales.c). */
+/* Computes row g of A and element g of b (gptq_fit_scales.c) for all rows of the tile. One thread
+ * computes A[g, k], with k <= g, for one row of the tile. t.next [n, width]: product of q - z in
+ * group g and H. */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
@@ -265,8 +268,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Sums element number blockIdx.y of the array (A, b) over the rows of a band, and stores the sum in
- * the band's first row. */
+/* Adds element blockIdx.y of the array (A, b) over all rows of a band (rows that share scales).
+ * Stores the sum in the first row of the band. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
@@ -276,7 +279,7 @@ static __global__ void fit_join(osh_cu_tile t, int64_t band)
     x[first] = sum;
 }
 
-/* Solves A d = -b for the scales of a band (rows that share scales). */
+/* Computes the scales of a band (rows that share scales) by solving A d = -b. */
 template <class T>
 static __global__ void fit_solve_band(osh_cu_tile t, int64_t g0, int64_t n, int64_t band)
 {
@@ -324,7 +327,7 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
     int64_t band = osh_min64(t->row_block, t->n);
     for (int64_t g0 = 0; g0 < t->groups; g0 += OSH_FIT_GROUPS) {
         int64_t n = osh_min64(OSH_FIT_GROUPS, t->groups - g0);
-        // computes g anew, because the scales of earlier groups have changed
+        // the scales of earlier groups have changed, so g must be computed anew
         if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g));
         OSH_TRY(osh_cuda_fit_sums(cx, d, t, g0, n, band));
         OSH_CU_BY_DTYPE(t->rule.dtype, T,

@@ -1,15 +1,15 @@
 /* gptq_scales.cu - searches scales on a GPU. A thread block searches one scale. Each thread of the
- * block computes the loss of one candidate scale alone, so no sum is split over threads. The
- * weights are read through shared memory. */
+ * block computes the loss of one candidate scale, so no sum is split over threads. The weights are
+ * read through shared memory. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
-/* THREADS: threads of a block, at least OSH_SCALE_CANDIDATES; CHUNK: weights that are read at a
- * time. */
+/* THREADS: number of threads of a block, at least OSH_SCALE_CANDIDATES. CHUNK: number of weights
+ * that a block reads at a time. */
 enum { THREADS = 96, CHUNK = 512 };
 
-/* Sets *s and *z to the scale and the zero point of candidate k. Computes them like osh_scale_of
- * and then clamps the zero point. */
+/* Sets *s and *z to the scale and the zero point of candidate k, computed like osh_scale_of. The
+ * zero point is clamped. */
 template <class T>
 __device__ static void candidate_scale(const osh_scale_rule &r, int k, float lo, float hi, float *s,
                                        float *z)
@@ -37,8 +37,8 @@ __device__ static float group_weight(const osh_cu_search &a, int64_t unit, int64
     return osh_cu_load(static_cast<const S *>(a.w)[row * a.row_step + col * a.col_step]);
 }
 
-/* *lo = min(0, weights), *hi = max(0, weights) over the n weights of the group. All threads of the
- * block get both results. */
+/* Sets *lo to min(0, weights) and *hi to max(0, weights) over the n weights of the group. All
+ * threads of the block get both results. */
 template <class S>
 __device__ static void find_group_range(const osh_cu_search &a, int64_t unit, int64_t n,
                                         int64_t n_cols, float *lo, float *hi)

@@ -39,9 +39,10 @@
 
 #include <assert.h>
 
-/* WIDE: number of columns of a row in registers; DEEP: number of rows of U in shared memory.
- * TURNS: number of columns that a pass of a loop quantizes. Without a loop, the code of a kernel
- * takes 145 KB, and was slower on an H100. With 4 instead of 8 columns the time is the same. */
+/* WIDE: number of columns of a row that are in registers. DEEP: number of rows of U in shared
+ * memory.
+ * TURNS: number of columns that each pass of a loop quantizes. Without a loop, the kernel has 145
+ * KB of code, and was slower on an H100. TURNS = 4 takes the same time. */
 enum { WIDE = 32, DEEP = 128, TURNS = 8 };
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
@@ -52,8 +53,8 @@ __device__ static float nearest_tf32(float x)
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Loads n rows of WIDE columns of U, from the element `u` on, to `to` [n, LD]. Columns from `wide`
- * on become 0. All threads of a block call this function. */
+/* Loads WIDE columns of n rows of U to `to` [n, LD]; `u` is the first element. Columns from index
+ * `wide` on become 0. All threads of a thread block call this function. */
 template <int LD>
 __device__ static void solve_load_u(float (*to)[LD], const float *u, int64_t I, int n, int wide)
 {
@@ -62,27 +63,30 @@ __device__ static void solve_load_u(float (*to)[LD], const float *u, int64_t I, 
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-/* Views of one row, from the first column of a strip (WIDE columns) on: its weights, its errors,
- * and its errors split into TF32 values. Consecutive columns are P elements apart. */
+/* Views of the columns of one row, from the first column of a strip (WIDE columns) on: weights,
+ * errors, and errors split into TF32 values. Consecutive columns are P elements apart. */
 typedef struct row_columns {
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
 
-typedef struct strip_values { // values of a strip for all threads of a block, in shared memory
-    float corner[WIDE][WIDE + WIDE]; // the diagonal block of U; the second half is 0
+/* Numbers of a strip (WIDE columns), in the shared memory of a thread block. */
+typedef struct strip_values {
+    /* The diagonal block of U for the strip; columns from WIDE on are 0. */
+    float corner[WIDE][WIDE + WIDE];
     float scale[WIDE][ROWS], zero[WIDE][ROWS];
 } strip_values;
 
-/* Views of the scales of a row. zero: NULL without zero points; col: index of the scale of each
- * column of a strip. Consecutive scales are P elements apart. */
+/* Views of the scales of a row. Consecutive scales are P elements apart.
+ * zero: NULL if there are no zero points.
+ * col: index of the scale of each column of a strip. */
 typedef struct row_scales {
     const float *scale, *zero;
     const int32_t *col;
 } row_scales;
 
 /* Loads the weights of WIDE columns to registers, and their scales and zero points to shared
- * memory. Otherwise each quantization would wait for memory, because the compiler cannot move loads
+ * memory. Without this, each quantization would wait for memory: the compiler cannot move a load
  * before the stores of the previous column. */
 __device__ static void solve_load_values(float *v, strip_values *x, const row_columns &r,
                                          const row_scales &s, int wide)
@@ -96,10 +100,10 @@ __device__ static void solve_load_values(float *v, strip_values *x, const row_co
     }
 }
 
-/* Quantizes `wide` columns of a row in order and adds their losses to *loss. Each pass of the outer
- * loop quantizes v[0] to v[TURNS - 1] and then moves the later columns to the front of v, so the
- * passes share their code and all indices of v are constants. `grid` is passed by value: the stores
- * of a column would make the compiler load it again from memory. */
+/* Quantizes `wide` columns of a row in order, and adds their losses to *loss. Each pass of the
+ * outer loop quantizes v[0] to v[TURNS - 1]. It then moves the later columns to the front of v, so
+ * all passes run the same code with constant indices of v. `grid` is passed by value, because
+ * otherwise the compiler would load it again after each store. */
 template <class T>
 __device__ static void solve_columns(float *v, const strip_values *x, const row_columns &r,
                                      const osh_grid grid, int wide, double *loss)
@@ -131,7 +135,7 @@ __device__ static void solve_columns(float *v, const strip_values *x, const row_
     }
 }
 
-/* Solves one block of columns: overwrites w with the codes, writes the errors to err, and adds the
+/* Solves one block of columns. Overwrites w with the codes, writes the errors to err, and adds the
  * losses to t.loss. */
 template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
@@ -141,7 +145,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
     // all threads of the block take the same branch
     if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return;
-    bool mine = row < p.n_rows; // true: the thread has a row; false: it only helps to load U
+    bool mine = row < p.n_rows; // false: the thread has no row and only helps to load U
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
     const float *scale = t.scale + b * t.n_cols * P + row,
@@ -176,14 +180,15 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Returns the index in the tile of the first panel of input k. k counts the inputs of the tile. */
+/* Returns the index of the first panel of input number k. Panels and inputs are counted in the
+ * tile. */
 __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
 {
     return k ? k * t.run - t.skip : 0;
 }
 
-/* Sets `to` [inputs of the tile, 3 n, ld] to U_hi, U_lo and U_hi of U[block, rest], one below the
- * other. Columns after the last column of U become 0. */
+/* Sets `to` [inputs of the tile, 3 n, ld] to U_hi, U_lo and U_hi of the block U[block, rest], one
+ * below the other. Columns after the last column of U become 0. */
 static __global__ void solve_split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
@@ -204,9 +209,10 @@ typedef struct solver {
     char *base;       // all arrays of the solve, one allocation in the GPU's arena; own
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
-    int *job_of;      // index of the job of each panel, [g.n_panels]; own
-    int n_inputs;     // number of inputs whose column lists are on the device
-    /* Results of a tile of n panels on the host: losses [n, P], then squared sums [n, 2, P]. */
+    int *job_of;      // own [g.n_panels]: index of the job of each panel
+    int n_inputs;     // number of inputs whose lists of columns (`place`) are already on the device
+    /* Results of one tile of n panels in host memory: losses [n, P], then squared sums [n, 2,
+     * P]. */
     double *figures;  // own
 } solver;
 
@@ -221,9 +227,8 @@ static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Copies the list with the position of each column in solving order, for the input of job k, to the
- * device. Copies nothing if the previous job has the same input, because both jobs then use one
- * list. */
+/* Copies the position of each column in solving order to the device, for the input of job k. Does
+ * nothing if the previous job has the same input, because both jobs use one list of positions. */
 static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -243,8 +248,8 @@ done:
     return rc;
 }
 
-/* Copies scales, zero points and column lists of job k to the device, and appends the panels of the
- * job. Increases *scales and *n_panels, the numbers of scales and of panels of all jobs so far. */
+/* Copies the scales, zero points and lists of columns of job k to the device, and appends the
+ * panels of the job. Adds the job's numbers of scales and panels to *scales and *n_panels. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
@@ -287,7 +292,8 @@ done:
     return rc;
 }
 
-/* Copies scales, zero points and column lists of all jobs and the table of panels to the device. */
+/* Copies the scales, zero points and lists of columns of all jobs to the device, and the table of
+ * panels. */
 static osh_status solver_put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
@@ -300,8 +306,8 @@ done:
     return rc;
 }
 
-/* Loads weights and scales of the n panels of a tile into the tile's arrays. Sets the losses to
- * 0. */
+/* Loads the weights and scales of the n panels of a tile into the arrays of the tile. Sets the
+ * losses to 0. */
 static osh_status solver_open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -316,7 +322,7 @@ done:
     return rc;
 }
 
-/* n panels of a tile: panels first, first + step, ... The k-th of them uses the U at u + k
+/* The n panels first, first + step, ... of a tile. The k-th of them uses the matrix U at u + k
  * u_stride. */
 typedef struct panels {
     int64_t first, n, step;
@@ -324,7 +330,8 @@ typedef struct panels {
     int64_t u_ld, u_stride;
 } panels;
 
-/* Adds the errors of a block of columns, multiplied by U, to the later columns of the panels x. */
+/* Multiplies the errors of a block of columns by U, and adds the product to the later columns of
+ * the panels x. */
 static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
 {
     int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
@@ -336,9 +343,10 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* Adds the errors of a block to the later columns of all n panels of the tile. A batched product
- * normally computes all panels of one input. If the tile has more inputs than panels per input, a
- * batched product computes one panel of each input instead, so that fewer products are needed. */
+/* Adds the errors of a block of columns to the later columns of all n panels of the tile. One
+ * batched product normally computes all panels of one input. If the tile has more inputs than
+ * panels per input, a batched product computes one panel of each input instead, which needs fewer
+ * products. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -382,8 +390,8 @@ done:
     return rc;
 }
 
-/* Copies codes, losses and squared sums (tile.squares) of a tile to the host. `first`: index of the
- * tile's first panel among all panels. */
+/* Copies the codes, losses and squared sums (tile.squares) of a tile to host memory. `first`: index
+ * of the tile's first panel among the panels of all tiles. */
 static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first,
                                   int64_t n)
 {
@@ -393,7 +401,7 @@ static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, i
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    // run: number of consecutive panels of the tile that belong to one weight
+    // number of consecutive panels of the tile that belong to the same weight
     for (int64_t b = 0, run; b < n; b += run) {
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
@@ -449,7 +457,7 @@ done:
     return rc;
 }
 
-/* Computes a->dq from the codes on the host, with the same roundings as the kernel. */
+/* Computes a->dq from the codes in host memory, with the same roundings as the kernel. */
 static void solver_decode(const osh_gptq_solve_args *a)
 {
     osh_grid grid = osh_grid_of(a->bits, a->fp8);

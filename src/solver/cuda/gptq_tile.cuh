@@ -1,5 +1,5 @@
 /* gptq_tile.cuh - declares the tile of gptq_solve.cu: some panels of rows that one kernel launch
- * solves. Defines the quantization of one element, and the kernels that load rows into a tile and
+ * solves. It defines the quantization of one element, and kernels that load rows into a tile and
  * store the codes. P is the number of rows of a panel. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
@@ -9,34 +9,34 @@
 #include <math.h>
 
 enum { ROWS = 64 };           // number of threads of a thread block; each thread has one row
-enum { TURN = 32, STEP = 8 }; // TURN: rows and columns of a tile that TURN x STEP threads transpose
+/* TURN: number of rows, and of columns, that TURN x STEP threads transpose together. */
+enum { TURN = 32, STEP = 8 };
 
 typedef osh_gptq_panel panel;
 
-/* Some panels that are solved together. The comments give the shape for one panel; an array
- * contains all panels, one after the other. */
+/* Some panels that are solved together. The shapes in the comments are those of one panel. Each
+ * array contains all panels, one after the other. */
 typedef struct tile {
     float *w;            // [I, P]
     float *err;          // [block, P]
-    float *split;        // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the product is F32
-    /* Scales and zero points of each row, [n_cols, P]; n_cols: largest number of scales per row
-     * among all weights. */
+    float *split; // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the update product is F32
+    /* Scales and zero points of each row, [n_cols, P]. n_cols: largest number of scales of a row,
+     * over all weights. */
     float *scale, *zero;
     double *loss;        // [P]
-    double *squares;     // |w - out|^2 and |w|^2 of each row, [2, P]
+    double *squares;     // sums over each row of (w - out)^2 and of w^2, [2, P]
     int8_t *codes;       // codes, columns as in the checkpoint, [P, I]
     const panel *panels;
     int64_t I, P, block, n_cols;
-    /* run: number of panels per input. An input may have several weights, which use one U.
-     * skip: number of panels of the tile's first input that are in the previous tile. */
+    /* run: number of panels of each input. An input may have several weights, which use one U.
+     * skip: number of panels that the first input of this tile has in the previous tile. */
     int64_t run, skip;
-    int64_t first, n;  // current block: columns [first, first + n)
+    int64_t first, n;  // the current block is columns [first, first + n)
 } tile;
 
 /* ---- codes ---- */
 
-/* Returns the value of the grid that is nearest to w / s + zero. Sets *dq to the dequantized
- * weight. */
+/* Returns the value of the grid nearest to w / s + zero. Sets *dq to the dequantized weight. */
 template <class T>
 __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
@@ -49,7 +49,7 @@ __device__ static float quantize(float *dq, const osh_grid &g, float w, float s,
 
 /* ---- kernels of a tile ---- */
 
-/* Loads the rows of all panels to w as f32, transposed, with columns in solving order. */
+/* Loads the rows of all panels to t.w as f32, transposed, with columns in solving order. */
 template <class S> static __global__ void load_tile(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -72,7 +72,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* Transposes the codes in w to `codes` [P, I], with columns as in the checkpoint. */
+/* Transposes the codes in t.w to t.codes [P, I], with columns as in the checkpoint. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -92,8 +92,8 @@ static __global__ void store_codes(tile t)
             codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* Copies the scale and the zero point of each row to the tile's arrays and sets the loss of each
- * row to 0. blockIdx.y is the scale column. */
+/* Copies the scales and zero points of each row to the arrays of the tile, and sets the loss of
+ * each row to 0. blockIdx.y is the index of the scale in the row. */
 static __global__ void spread_scales(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -105,7 +105,7 @@ static __global__ void spread_scales(tile t)
     if (!c) t.loss[b * t.P + r] = 0;
 }
 
-/* Writes the dequantized weight to p.out, which may be p.w, and computes t.squares. A thread block
+/* Writes the dequantized weight to p.out, which may be p.w. Computes t.squares. A thread block
  * computes one row. */
 template <class S, class T> static __global__ void tile_decode_rows(tile t)
 {
@@ -137,8 +137,8 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     }
 }
 
-/* Writes the packed rows of all panels, one after the other, over w. Element i of a row, with b
- * bits per code, is in bits [i b, (i + 1) b) of the row's words. */
+/* Overwrites t.w with the packed rows of all panels, one after the other. Element i of a row, with
+ * b bits per code, is in bits [i b, (i + 1) b) of the row's words. */
 static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -150,8 +150,8 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        /* Bit offset of the code in word k. If it is negative, the low bits of the code are in the
-         * previous word. */
+        /* Position of the code's lowest bit in word k. If it is negative, the low bits of the code
+         * are in the previous word. */
         int at = (int)(i * bits - 32 * k);
         word |= at < 0 ? code >> -at : code << at;
     }

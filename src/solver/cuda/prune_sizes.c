@@ -4,22 +4,24 @@
 
 #include "ops/kernel.h"
 
-enum { MOST_COLUMNS = 1024 }; // largest block whose row fits into shared memory
+/* Largest number of columns of a block, because one row of a block must fit into shared memory. */
+enum { MOST_COLUMNS = 1024 };
 
 bool osh_prune_takes_device(const osh_prune_solve_args *a)
 {
     return !a->keep && osh_min64(a->block_size, a->I) <= MOST_COLUMNS;
 }
 
-/* Returns the number of floats of the array for the errors, which later contains pieces of the
- * result: at least one row. */
+/* Returns the number of floats of the array of errors, at least one row of the weight. The array
+ * later contains pieces of the result. */
 int64_t osh_prune_room(const osh_prune_solve_args *a)
 {
     int64_t errors = a->O * osh_min64(a->block_size, a->I);
     return errors > 2 * a->I ? errors : 2 * a->I;
 }
 
-/* Sets at[i] to the offset of array i in a block of the arena. Returns the size of the block. */
+/* Sets at[i] to the offset of array i in one allocation of the arena. Returns the size of the
+ * allocation. */
 size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a)
 {
     size_t bytes[OSH_PRUNE_N_ARRAYS], sum = 0;

@@ -16,15 +16,18 @@
 
 enum { WARPS = 8, LANES = 32, THREADS = WARPS * LANES };
 
-/* The block of columns [i1, i1 + cols) that is pruned; all pointers are views of GPU memory. */
+/* The block of columns [i1, i1 + cols) that is being pruned. All pointers are views of GPU
+ * memory. */
 typedef struct prune_columns {
     float *w;       // [O, I]
-    float *ne;      // output: negated errors, [O, cols]
+    float *ne;      // output: negated errors of the block, [O, cols]
     double *loss;   // [O]
     const float *u; // [I, I]
     int64_t O, I, i1;
-    int cols, n, m; // n of each m columns become 0; m 0: weights with at most the threshold's cost
-    uint32_t *bins; // [OSH_PRUNE_BINS]: numbers of costs
+    /* n of each m consecutive columns become 0. m = 0: weights whose cost is at most a threshold
+     * become 0. */
+    int cols, n, m;
+    uint32_t *bins; // number of costs in each bin, [OSH_PRUNE_BINS]
     osh_prune_pick *pick;
 } prune_columns;
 
@@ -34,7 +37,7 @@ __device__ static inline float prune_cost_of(const prune_columns &b, float w, in
     return __fdiv_rn(__fmul_rn(w, w), __fmul_rn(d, d));
 }
 
-/* to = w in f32, and 0 in dead columns. */
+/* Converts the weight w to f32 in `to`, with 0 in dead columns. */
 template <class S>
 static __global__ void prune_widen(float *to, const S *w, const bool *dead, int64_t n, int64_t I)
 {
@@ -50,7 +53,8 @@ template <class S> static __global__ void prune_narrow(S *to, const float *w, in
         osh_cu_store(&to[i], w[i]);
 }
 
-/* Counts the costs whose bits in pick->mask equal pick->prefix, by the next bits (shift, last). */
+/* Counts the costs that begin with the known bits pick->prefix (those of pick->mask), by their next
+ * bits. `shift` and `last` select the next bits. */
 static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
 {
     __shared__ uint32_t bins[OSH_PRUNE_BINS];
@@ -70,8 +74,8 @@ static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
         if (bins[i]) atomicAdd(&b.bins[i], bins[i]);
 }
 
-/* Finds the bin with the k-th smallest cost, extends pick->prefix by its bits, and empties the
- * bins. One thread block. */
+/* Finds the bin that contains the k-th smallest cost, extends pick->prefix by the bits of this bin,
+ * and empties all bins. Runs in one thread block. */
 static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32_t last)
 {
     enum { EACH = OSH_PRUNE_BINS / THREADS };
@@ -94,7 +98,7 @@ static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32
     for (int i = 0; i < EACH; i++) b.bins[t * EACH + i] = 0;
 }
 
-/* Sets drop[i, i + m) of a row x: true for the n columns with the lowest costs. */
+/* Sets drop[i, i + m) of a row x to true for the n columns with the lowest costs, else to false. */
 __device__ static inline void prune_choose(const prune_columns &b, bool *drop, const float *x,
                                            int i, int lane)
 {
@@ -110,8 +114,8 @@ __device__ static inline void prune_choose(const prune_columns &b, bool *drop, c
     __syncwarp();
 }
 
-/* Prunes the columns of the block. A warp has a row. Dynamic shared memory: f32 [WARPS, cols] and
- * bool [WARPS, cols]. */
+/* Prunes the columns of the block. Each warp has one row. Dynamic shared memory: f32 [WARPS, cols]
+ * and bool [WARPS, cols]. */
 static __global__ void prune_rows_kernel(prune_columns b)
 {
     OSH_DYNAMIC_SHARED(float, shared);
@@ -121,7 +125,8 @@ static __global__ void prune_rows_kernel(prune_columns b)
     bool *drop = reinterpret_cast<bool *>(shared + WARPS * b.cols) + warp * b.cols;
     double loss = 0;
 
-    if (row >= b.O) return; // the whole warp returns; there is no barrier of the block
+    /* The kernel has no barrier for the thread block, so a whole warp may return. */
+    if (row >= b.O) return;
     float most = b.m ? 0 : __uint_as_float(b.pick->prefix);
     for (int c = lane; c < b.cols; c += LANES) {
         x[c] = w[c];
@@ -147,7 +152,7 @@ static unsigned prune_row_blocks(const prune_columns &b)
     return (unsigned)osh_div_up(b.O, WARPS);
 }
 
-/* Finds the k-th smallest cost of the block's weights, as osh_kth does. */
+/* Finds the k-th smallest cost of the weights of block b, as osh_kth does. */
 static osh_status prune_find_most(osh_ctx *cx, osh_device *d, const prune_columns &b, int64_t k)
 {
     static const int shifts[] = {20, 10, 0}, widths[] = {11, 10, 10};
@@ -185,8 +190,8 @@ done:
     return rc;
 }
 
-/* Copies the pruned weight w, rounded to the stored dtype, to x->out and x->w_out, in pieces that
- * fit into `room` [floats]. */
+/* Copies the pruned weight w, rounded to its stored dtype, to x->out and x->w_out, in pieces.
+ * `room`: scratch for one piece, with `floats` floats. */
 static osh_status prune_take_result(osh_ctx *cx, osh_device *d, const osh_prune_there *x,
                                     const float *w, void *room, int64_t floats)
 {

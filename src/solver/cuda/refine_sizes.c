@@ -1,12 +1,12 @@
-/* refine_sizes.c - computes the device and host scratch of the search for scales (gptq_scales.cu)
- * and of the steps after the column loop (gptq_refine.cu). */
+/* refine_sizes.c - computes the GPU scratch and the host scratch of gptq_scales.cu (search for
+ * scales) and gptq_refine.cu (steps after the column loop). */
 #include "solver/cuda/sizes.h"
 #include "ops/kernel.h"
 
 enum { TILE_ROWS = 1024 };
 
-/* Sets at[i] to the offset of array i in a block that contains n arrays, one after the other.
- * Returns the size of the block. */
+/* Sets at[i] to the offset of array i in an allocation that contains n arrays, one after the other.
+ * Returns the size of the allocation. */
 static size_t arrays_lay_out(size_t *at, const size_t *bytes, int n)
 {
     size_t sum = 0;
@@ -34,8 +34,8 @@ int64_t osh_refine_rows(int64_t O, int64_t row_block)
     return osh_min64(rows, O);
 }
 
-/* Returns the number of floats of scratch of osh_cuda_rescale: inverse and U of a group of n
- * columns, costs, scales, zero points, codes, order. */
+/* Returns the number of floats of scratch of osh_cuda_rescale, for a group of n columns: the
+ * inverse and U of the group, costs, scales, zero points, codes and order. */
 static int64_t rescale_room(int64_t n, int64_t rows)
 {
     return 2 * n * n + n + 2 * rows + n * rows + n;

@@ -9,16 +9,16 @@ size_t osh_gptq_permute_device_bytes(int64_t I)
     return 2 * osh_arena_gross((size_t)I * sizeof(float));
 }
 
-/* Smallest and largest number of rows of a panel; both are multiples of ROWS of gptq_tile.cuh. */
+/* Smallest and largest number of rows of a panel. Both are multiples of ROWS of gptq_tile.cuh. */
 enum { PANEL_LEAST = 64, PANEL_MOST = 1024 };
-/* Largest number of elements of w, and of panels, in a tile. */
+/* Largest number of elements of w in a tile, and largest number of panels of a tile. */
 enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
-/* Least number of columns after a block for which the update product is TF32. */
+/* Smallest number of columns after a block for which the product that updates them is TF32. */
 enum { SPLIT_REST = 128 };
 
-/* Returns the number of rows of a panel. The number depends only on the width I of the input, so
- * all products of an input have the same shapes. For I >= 256 the number is at most I / 4: with
- * larger panels more rows of the last panel of a weight would be unused. */
+/* Returns the number of rows of a panel. It depends only on the width I of the input, so all
+ * products of an input have the same shapes. For I >= 256 it is at most I / 4: larger panels would
+ * leave more rows of the last panel of a weight unused. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
@@ -26,9 +26,9 @@ int64_t osh_gptq_panel_rows(int64_t I)
     return P;
 }
 
-/* True if enough columns follow the block for a TF32 product. */
+/* True if enough columns follow the block [first, first + n) for a TF32 product. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
-/* Returns the row stride of the split U in elements: a multiple of 16 bytes, as cuBLASLt
+/* Returns the distance between rows of the split U in elements: a multiple of 16 bytes, as cuBLASLt
  * requires. */
 int64_t osh_gptq_split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
 
@@ -49,8 +49,8 @@ static int64_t solve_tile_inputs(const osh_gptq_group *g, int64_t n_panels)
     return osh_min64(g->n_inputs, (n_panels - 2) / (g->n_panels / g->n_inputs) + 2);
 }
 
-/* Sets at[i] to the offset of each array in one block of the arena, for n_panels panels in a tile.
- * Returns the size of the block. */
+/* Sets at[i] to the offset of array i in one allocation of the arena, for tiles of n_panels panels.
+ * Returns the size of the allocation. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels)
 {
     int64_t P = osh_gptq_panel_rows(g->I), block = osh_min64(g->block_size, g->I);
@@ -58,7 +58,7 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    /* The size always includes the array SPLIT. A plan is made without the GPU, so it is not known
+    /* The array SPLIT is counted for every GPU. The plan is made without the GPU, so it cannot know
      * whether TF32 is faster on that GPU. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
@@ -77,7 +77,7 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the number of panels of a tile if memory does not limit it. The panels are divided evenly
+/* Returns the number of panels of a tile if enough memory is free. The panels are divided evenly
  * among the tiles. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
@@ -86,11 +86,11 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
     return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
 }
 
-/* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
+/* Returns the number of panels of a tile whose arrays fit into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
-    // number of panels; loop invariant: n panels fit, or n is 1
+    // Binary search for the number of panels: a tile of n panels always fits, or n is 1.
     int64_t n = 1, most = solve_most_panels(g);
     while (n < most) {
         int64_t half = (n + most + 1) / 2;

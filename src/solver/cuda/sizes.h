@@ -1,5 +1,5 @@
-/* sizes.h - the layout of the scratch of the solver's kernels. sizes.c and refine_sizes.c compute
- * the layout; these two files are in every binary. */
+/* sizes.h - the layout of the scratch of the solver's kernels. sizes.c, prune_sizes.c and
+ * refine_sizes.c compute the layout. These files are in every binary, also without CUDA. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
 #ifdef __cplusplus
@@ -8,29 +8,31 @@ extern "C" {
 #include "solver/cuda/solver.h"
 
 /* ---- gptq_solve.cu ---- */
-/* A panel: consecutive rows of one weight that are solved together; all pointers are views of GPU
+/* A panel: consecutive rows of one weight that are solved together. All pointers are views of GPU
  * memory. */
 typedef struct osh_gptq_panel {
-    const void *w; // rows of the weight in their stored dtype, [n_rows, I]
-    const float *target; // weight to approximate, [n_rows, I]; NULL: w itself
-    void *out;     // result: dequantized weight in the dtype of w, [n_rows, I]; NULL: not computed
-    /* Scales and zero points of the whole weight, [scale rows, n_cols]; `zero` is NULL if the
+    const void *w; // the rows of the weight in their stored dtype, [n_rows, I]
+    const float *target; // values to approximate instead of w, [n_rows, I]; NULL: w itself
+    void *out; // output: the dequantized rows in the dtype of w, [n_rows, I]; NULL: not computed
+    /* Scales and zero points of the whole weight, [scale rows, n_cols]. `zero` is NULL if the
      * quantization is symmetric. */
     const float *scale, *zero;
-    const int32_t *col;        // index of the scale column of each column, in solving order, [I]
-    /* position p of each column in solving order, [I]; ~p (negative) for a dead column */
+    /* For each column in solving order, the index of its scale in a row of `scale`, [I]. */
+    const int32_t *col;
+    /* Position p of each column in solving order, [I]. A dead column (its input is always 0) has
+     * ~p, which is negative. */
     const int32_t *place;
     const float *u;            // [I, I]
-    /* row, n_rows: first row and number of rows of the panel.
+    /* row, n_rows: first row, and number of rows, of the panel.
      * row_block: number of rows that share a scale.
      * n_cols: number of scales of a row. */
     int64_t row, n_rows, row_block, n_cols;
-    int64_t n_words; // number of words of a packed row; 0: codes are bytes, not packed
-    int64_t words;   // number of words of the packed rows of all earlier panels
+    int64_t n_words; // number of 32-bit words of a packed row; 0: one byte per code, not packed
+    int64_t words;   // number of 32-bit words in the packed rows of all earlier panels
     osh_grid grid;
 } osh_gptq_panel;
 
-enum { // indices of the arrays of a solve, which are in one block of the GPU's arena
+enum { // indices of the arrays of a solve, which are parts of one allocation in the arena
     OSH_GPTQ_W,
     OSH_GPTQ_ERR,
     OSH_GPTQ_SPLIT,
@@ -48,24 +50,26 @@ enum { // indices of the arrays of a solve, which are in one block of the GPU's 
     OSH_GPTQ_N_ARRAYS
 };
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if enough columns follow block [first, first + n) to make a TF32 product faster than an F32
- * product. This holds for a GPU whose TF32 products are at least three times as fast as its F32
+/* True if a TF32 product is faster than an F32 product because enough columns follow the block
+ * [first, first + n). Assumes a GPU whose TF32 products are at least three times as fast as its F32
  * products (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
-int64_t osh_gptq_split_ld(int64_t rest); // returns the row stride of the split U, in elements
-/* Sets at[i] to the offset of array i in a block of the arena, for n_panels panels in a tile.
- * Returns the size of the block. */
+/* Returns the distance between rows of the split U, in elements. */
+int64_t osh_gptq_split_ld(int64_t rest);
+/* Sets at[i] to the offset of array i in one allocation of the arena, for tiles of n_panels panels.
+ * Returns the size of the allocation. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-/* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
+/* Returns the number of panels of a tile whose arrays fit into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
 /* ---- prune_solve.cu ---- */
 enum { OSH_PRUNE_BINS = 2048 };
 typedef struct osh_prune_pick { // state of the search for the k-th smallest cost
-    uint32_t prefix, mask; // the bits of the result that are known, and which bits these are
-    uint64_t less;         // number of costs that are smaller in the known bits
+    /* prefix: the bits of the result that are already known. mask: 1 for each known bit. */
+    uint32_t prefix, mask;
+    uint64_t less;         // number of costs whose known bits are smaller than `prefix`
 } osh_prune_pick;
-enum { // indices of the arrays of a solve
+enum { // indices of the arrays of a solve by SparseGPT
     OSH_PRUNE_W,
     OSH_PRUNE_ERR,
     OSH_PRUNE_LOSS,
@@ -74,15 +78,16 @@ enum { // indices of the arrays of a solve
     OSH_PRUNE_PICK,
     OSH_PRUNE_N_ARRAYS
 };
-int64_t osh_prune_room(const osh_prune_solve_args *a); // number of floats of the array ERR
+/* Number of floats of the array OSH_PRUNE_ERR. */
+int64_t osh_prune_room(const osh_prune_solve_args *a);
 size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a);
 
 /* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
-enum { OSH_CU_DESCEND = 64 }; // number of columns of a block of coordinate descent
-enum {                        // indices of the arrays of a tile
+enum { OSH_CU_DESCEND = 64 }; // number of columns of a block in coordinate descent
+enum {                        // indices of the arrays of a tile of the refine steps
     OSH_REFINE_Q,
     OSH_REFINE_D,
     OSH_REFINE_G,
@@ -102,7 +107,8 @@ enum {                        // indices of the arrays of a tile
     OSH_REFINE_VALUES,
     OSH_REFINE_N_ARRAYS
 };
-int64_t osh_refine_rows(int64_t O, int64_t row_block); // returns the number of rows of a tile
+/* Returns the number of rows of a tile of the refine steps. */
+int64_t osh_refine_rows(int64_t O, int64_t row_block);
 size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group,
                           int64_t row_block);
 

@@ -1,4 +1,4 @@
-/* solver.h - the CUDA column of the table of columns.h. */
+/* solver.h - declares the CUDA versions of the functions in osh_gptq_column (columns.h). */
 #ifndef OSH_SOLVER_CUDA_H
 #define OSH_SOLVER_CUDA_H
 #ifdef __cplusplus
