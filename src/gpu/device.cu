@@ -34,8 +34,8 @@ done:
     return rc;
 }
 
-/* Makes GPU number `ordinal` current. Fails if there is no driver, if the driver is too old, or if the
- * machine has no such GPU. */
+/* Makes GPU number `ordinal` current. Fails if there is no driver, if the driver is too old, or if
+ * the machine has no such GPU. */
 static osh_status gpu_find(osh_ctx *cx, int ordinal)
 {
     osh_status rc = OSH_OK;
