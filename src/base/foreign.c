@@ -10,7 +10,7 @@
 #include "base/near.h"
 
 #define COMPRESS "compressing needs no command: want oneshot --model DIR --scheme NAME --output OUT"
-#define ONE_GPU \
+#define ONE_GPU                                                                                    \
     "a process uses one GPU: for 4 GPUs, want `mpirun -n 4 oneshot ...` (docs/how-to/cluster.md)"
 #define SPLIT "a process uses one GPU; --tensor-parallel N checks that N GPUs can serve the output"
 #define UPLOAD "nothing is uploaded: want `hf upload ORG/NAME OUT` after the run"

@@ -281,8 +281,8 @@ osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_
 {
     char *to = tile;
     if (s->part->device) {
-        osh_status rc = osh_tensor_get(cx, tile, s->part, rows_bytes(s, 0, first),
-                                       rows_bytes(s, first, end));
+        osh_status rc =
+            osh_tensor_get(cx, tile, s->part, rows_bytes(s, 0, first), rows_bytes(s, first, end));
         if (!rc) tile_pack(tile, s, first, end);
         return rc;
     }

@@ -112,7 +112,9 @@ enum { OSH_DEVICE_SUMS = 512 };
  * is measured. */
 typedef struct osh_device_mark osh_device_mark;
 
-typedef struct osh_device_uuid { uint8_t bytes[16]; } osh_device_uuid;
+typedef struct osh_device_uuid {
+    uint8_t bytes[16];
+} osh_device_uuid;
 
 /* A row of the table of devices: how one kind of device works. In the row of the host
  * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
