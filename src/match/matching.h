@@ -47,8 +47,8 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
     /* index of the first Linear that shares the global scale; -1: there is no global scale */
     int joint;
     /* ranged[k]: index of the graph value whose range gives the static scales of the Linear's k-th
-     * observed value; -1: none. This is the observed value itself, or an earlier value with the
-     * same range, whose elements an op passes on (rewrite/passthrough.h). */
+     * observed value; -1: none. This is the observed value itself. Or it is an earlier value from
+     * which an op that keeps ranges computes the observed value (rewrite/passthrough.h). */
     int ranged[OSH_RANGED];
     int64_t heads[OSH_RANGED]; // heads[k]: number of scales of the k-th observed value
     /* True if no modifier quantizes or prunes the Linear, so that its weight does not change. Such
