@@ -126,8 +126,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes that ranks send each other for the sums of the input of Linear l. All ranks
- * except the owner of these sums send the sums of their groups of samples. */
+/* Returns the number of bytes that ranks send each other for the sums of the input of Linear l. All
+ * ranks except the owner of these sums send the sums of their groups of samples. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
