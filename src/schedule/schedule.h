@@ -50,8 +50,8 @@ typedef struct osh_phases { // decisions about the steps of a visit
 /* A visit (the work on one subgraph): decisions about its steps, and its memory. */
 typedef struct osh_visit {
     osh_phases how;
-    /* Peak bytes of the weights, of the statistics, and of the live values (which later subgraphs
-     * read). */
+    /* Three separate peaks in bytes: of the weights, of the statistics, and of the live values
+     * (which later subgraphs read). */
     int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
     osh_peaks peak;      // member host: counts prefetched weights, but not osh_memory.base_bytes
@@ -105,8 +105,8 @@ static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
 }
-/* Returns the bytes of the Hessian of the Linear's input. If l->shift is true, adds the bytes of
- * the shift. */
+/* Returns the number of bytes of the Hessian of the Linear's input. If l->shift is true, adds the
+ * bytes of the shift. */
 static inline int64_t osh_hessian_size(const osh_linear *l)
 {
     return l->I * l->I * (int64_t)sizeof(float) * (1 + l->shift);
