@@ -51,7 +51,7 @@ typedef struct renamed_seen {
      * The result is kept, because names of many modules begin with the same string. */
     const char *text; // view
     size_t n;
-    bool partly; // result of this call of has_codes_inside
+    bool partly; // result of the last call of has_codes_inside
     /* own: the names of quantized modules, and all ends of these names that begin after a dot (of
      * a.b.c: b.c and c); NULL: not made yet */
     osh_map *ends;

@@ -37,7 +37,7 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
          * user: index of the next Linear that uses the same weight of the graph. */
         int reader, user;
         int joint;          // index of the next Linear that shares the global scale (globals.h)
-    } next;                 // a member is -1 if there is no next Linear
+    } next;                 // members are -1 if there is no next Linear
     /* Bits OSH_STAT_* of all statistics that the Linear needs. osh_wants returns the bits for the
      * current traversal. */
     unsigned wants;
@@ -71,8 +71,8 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
      * own; NULL: not measured. */
     struct {
         /* outputs [O]: for each element of the Linear's output.
-         * inputs [I]: for each element of its input. Only the first Linear that reads the input has
-         * this tensor, and only if a candidate scheme rounds inputs. */
+         * inputs [I]: for each element of its input. NULL unless the Linear is the first one that
+         * reads the input, and a candidate scheme rounds inputs. */
         osh_tensor *outputs, *inputs;
     } gradients;
 } osh_linear;
