@@ -12,7 +12,7 @@
 
 typedef struct wholes { // the Linears that are rounded as a whole
     const osh_budget *p;    // view
-    int *which, n;          // own [n]: indices of these Linears
+    int *which, n;          // own [n]: indices of the Linears
     osh_read_ahead *reader; // own: reads the weights, with one item for each Linear
     osh_tensor *ready;      // own: weight that was read and is not rounded yet; NULL: there is none
 } wholes;
