@@ -74,7 +74,7 @@ typedef struct osh_schedule {
     int traversal, modifier;
     osh_visit *visits; // own [n_visits]; budget/memory.c chooses the steps of each visit
     int n_visits;
-    osh_look looks; // how two-pass observers get values a second time; budget/memory.c chooses
+    osh_look looks; // how two-pass observers get values a second time (set by budget/memory.c)
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     /* batch_size: largest number of samples in a batch.
      * batch_tokens: largest number of tokens in a batch. */
