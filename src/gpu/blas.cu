@@ -78,11 +78,11 @@ struct osh_cuda_blas {
 static_assert(sizeof(osh_cuda_blas) <= OSH_GPU_PLANS, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
+/* Opens a CUDA library: the first of `versions` that exists on the loader's paths or in the usual
  * directory of the CUDA toolkit. The library remains in memory after dlclose, because the driver
  * and the libraries keep pointers into each other until the process ends. If no version can be
  * opened, the error names the missing dependency of a version that exists. If no version exists,
- * the error names the first version. */
+ * the error names versions[0]. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
