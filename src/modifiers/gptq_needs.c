@@ -9,7 +9,7 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Returns the host bytes of the members perm, dead and diag of osh_gptq_factor. */
+/* Returns the number of host bytes of the members perm, dead and diag of osh_gptq_factor. */
 static size_t needs_of_order(int64_t I)
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
@@ -158,9 +158,9 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls that are still in memory. If the results of this call stay in memory after the
- * call, adds their bytes to *kept. */
+/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of those results
+ * of earlier calls which are still in memory. If the results of this call also stay in memory, adds
+ * the bytes of the results to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -302,8 +302,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_device_bytes(I, n);
-    /* Only i < n groups are solved together if the Hessians of the others cannot be factored. The
-     * sizes of tiles depend on i, so the result is the maximum over all i. */
+    /* If some Hessians cannot be factored, fewer than n groups are solved together. The sizes of
+     * tiles depend on this number i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_device_bytes(I, i, room));

@@ -265,8 +265,8 @@ done:
     return rc;
 }
 
-/* Checks the keys, and makes the scheme of the modifier. "__ALL__" is LLM Compressor's word for all
- * layers. */
+/* Checks the keys, and makes the scheme of the modifier. The target "__ALL__", which means all
+ * layers in LLM Compressor, becomes the target "Linear". */
 static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;

@@ -336,7 +336,7 @@ static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *
                                  const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // not freed, because its strings are views
+    osh_q_scheme s = {0}; // s is not freed, because its strings are views
     rc = osh_q_preset(cx, &s, y->text);
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;
