@@ -1,6 +1,6 @@
-/* held.c - counts, for each group of Linears that share a global scale, the bands that are not yet
- * searched for the largest magnitude. Keeps bands that wait to be rounded in slots (buffers of one
- * band each). */
+/* held.c - counts the bands that are not yet searched for the largest magnitude, separately for
+ * each group of Linears that share a global scale. Keeps bands that wait for rounding in slots,
+ * which are buffers of one band each. */
 #include "output/held.h"
 
 #include "base/file.h"
@@ -31,7 +31,7 @@ struct osh_held {
     int *which; // own [n]
     int n, next;
     int64_t n_here;    // number of bands left to search in Linears that this stream also rounds
-    int64_t taken; // number of rows of the current Linear that are being searched or are searched
+    int64_t taken; // number of rows of the current Linear whose search has begun or ended
     held_slot *slots;       // own
     /* n_slots: number of all slots.
      * n_free: number of free slots.

@@ -93,8 +93,9 @@ done:
     return rc;
 }
 
-/* Applies a record of a copy, output tensor i. Stores the recorded checksums of the tensor (sum)
- * and of its source (source). Checks if the bytes of the tensor are on the disk. */
+/* Applies the record which says that output tensor i, a copy, is written. `sum` and `source` are
+ * the recorded checksums of the tensor and of its source; stores them. Checks if the bytes of the
+ * tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;

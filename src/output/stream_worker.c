@@ -5,7 +5,7 @@
  *
  * "join" adds the band to the checksum of its tensor. The workers join in the order of the bands:
  * each waits for its turn (turns.h). Tensors are written in whole blocks of the file system, except
- * at both ends. For this, the bytes of a band after its last whole block are written with the next
+ * at both ends. So the bytes of a band after its last whole block are written with the next
  * band. */
 #include "output/stream_impl.h"
 
