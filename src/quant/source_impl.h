@@ -32,13 +32,14 @@ typedef struct osh_source_type {
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. Sets *n: the first *n bytes of the tensor's
      * name are the name of the module. The function must return true for every kind of tensor that
-     * only quantized modules have. Then a module with missing tensors is an error. */
+     * only quantized modules have, so that a module of which only some tensors are stored is found
+     * and reported as an error. */
     bool (*claims)(const osh_source *s, const osh_entry *e, size_t *n);
     // Finds and checks the stored tensors of module q, for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    /* Returns the bytes of scratch of make_rows, with the overhead of the allocator. */
+    /* Returns the number of bytes of scratch of make_rows, with the overhead of the allocator. */
     size_t (*bytes)(const osh_source_module *q);
 } osh_source_type;
 
@@ -77,7 +78,7 @@ struct osh_source {
     osh_q_config *config;    // own
     const char *method;      // view: quant_method of the checkpoint's config
     const osh_source_type *type; // row of sources.def that quant_method selects
-    void **states;           // own: data of each row of sources.def that only this row uses
+    void **states;           // own: for each row of sources.def, data that only the row uses
     osh_source_module *mods; // own [n]: the quantized modules
     int n;
     osh_map *by_name;        // own: maps the name of a quantized module to its index in `mods`
@@ -136,7 +137,7 @@ size_t osh_source_rows_bytes(const osh_source_module *q);
 typedef struct osh_source_pieces {
     int64_t rows; // largest number of rows of a piece
     size_t bytes; // bytes of the allocation, which the arrays in `room` share
-    void *room;   // view: scratch that both functions get as an argument
+    void *room;   // view: scratch, an argument of `open` and `piece`
     /* Sets the arrays in `room` to parts of `block`, the allocation. Reads what the decoding of
      * every piece needs. */
     osh_status (*open)(osh_ctx *cx, void *room, const osh_source_module *q, char *block);
