@@ -53,8 +53,8 @@ template <class S> static __global__ void prune_narrow(S *to, const float *w, in
         osh_cu_store(&to[i], w[i]);
 }
 
-/* Counts the costs that begin with the known bits pick->prefix (those of pick->mask), by their next
- * bits. `shift` and `last` select the next bits. */
+/* Considers the costs that begin with the known bits: their bits in pick->mask equal pick->prefix.
+ * Counts these costs by their next bits, which `shift` and `last` select. */
 static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
 {
     __shared__ uint32_t bins[OSH_PRUNE_BINS];
