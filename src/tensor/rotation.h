@@ -36,8 +36,8 @@ typedef struct osh_rotation {
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n,
                              uint64_t seed, const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
-/* Computes rows [first, first + rows) of M sqrt(n). The elements are 1 and -1 if M is a Hadamard
- * matrix. */
+/* Computes rows [first, first + rows) of the matrix M times sqrt(n). The elements are 1 and -1 if M
+ * is a Hadamard matrix. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
 /* Returns the bytes of scratch (gross) that each thread of osh_rotate_rows and osh_rotate_columns
  * needs. */
