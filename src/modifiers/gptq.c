@@ -67,8 +67,8 @@ done:
 }
 
 /* Merges the actorder of the modifier with the actorder of each scheme, like resolve_actorder of
- * base.py. If the modifier has a value, it replaces that of the scheme. A null in the modifier is
- * an error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
+ * base.py. A value of the modifier replaces the value of the scheme. A null in the modifier is an
+ * error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
  * the word that the modifier uses. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {

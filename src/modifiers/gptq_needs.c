@@ -15,8 +15,8 @@ static size_t needs_of_order(int64_t I)
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Returns the bytes of host scratch for the computation of a factor. `device`: true if the Hessian
- * is on a device. */
+/* Returns the number of bytes of host scratch for the computation of a factor. `device`: true if
+ * the Hessian is on a device. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -74,8 +74,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Returns the bytes that `compress` uses in the arena of a device if it solves the jobs one by one.
- * `room`: number of free bytes of the arena. */
+/* Returns the number of bytes that `compress` uses in the arena of a device if it solves the jobs
+ * one by one. `room`: number of free bytes of the arena. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -92,8 +92,8 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Returns the bytes that `compress` uses in the arena of a device. `room`: number of free bytes of
- * the arena. */
+/* Returns the number of bytes that `compress` uses in the arena of a device. `room`: number of free
+ * bytes of the arena. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -183,8 +183,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* The next two functions are for a job that one thread solves. apart_result returns the bytes of
- * the result, and apart_run returns all other bytes. */
+/* The next two functions are for a job that one thread solves. apart_result returns the number of
+ * bytes of the result, and apart_run the number of all other bytes. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;

@@ -90,9 +90,9 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Result: tr(dW H dW^T), with the damped H and dW = dequantized weight - target. Negative:
      * there is no Hessian. */
     double objective;
-    /* Result: the objective if the target were rounded to nearest, with the scales before any
-     * search. For a weight with 128 rows or more it is estimated from some of the rows
-     * (solver/gptq_solve.h). Negative: unknown. */
+    /* Result: the value that the objective would have if the target were rounded to nearest with
+     * the scales before any search. If the weight has 128 rows or more, this value is estimated
+     * from some of the rows (solver/gptq_solve.h). Negative: unknown. */
     double nearest;
     /* Result: the objective after each step. Empty if the solve has only one step. */
     osh_losses losses;

@@ -132,7 +132,8 @@ typedef struct osh_mapping {
  * elements. */
 typedef struct osh_channels {
     const float *lo, *hi; // smallest and largest value of each channel, over all tokens
-    /* For each channel, the largest magnitude in its column over all Linears that read it. */
+    /* For each channel, the largest magnitude in the column of the channel, over the weights of all
+     * Linears that read the output. */
     const float *most;
     int64_t n;
     osh_dtype dtype;      // dtype of the model

@@ -42,8 +42,8 @@ struct osh_modifier {
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // true: the modifier has quality best
-    /* True: a later GPTQModifier without schemes takes over the schemes of this modifier, which
-     * then has no effect. */
+    /* True: the modifier has no effect, because a later GPTQModifier without schemes takes over its
+     * schemes. */
     bool replaced;
     /* Own [n_candidates]: candidates for --target-bits. If there are none, any number of bits is a
      * candidate. */

@@ -330,7 +330,7 @@ done:
     return rc;
 }
 
-/* Reads a candidate of a survey that is the name of a preset. It gets the observers of the
+/* Reads a candidate of a survey from the name of a preset. The candidate gets the observers of the
  * modifier. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)

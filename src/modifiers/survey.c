@@ -158,8 +158,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
  * elements. */
 typedef struct costs {
     /* weight: c_j of the formula at the top of this file.
-     * diag: diagonal of H. input: v_j of the current candidate. Both are NULL if all candidates
-     * round inputs in the same way. */
+     * diag: diagonal of H. input: v_j of the current candidate. `diag` and `input` are NULL if all
+     * candidates round inputs in the same way. */
     float *weight, *diag, *input;
     int n;                        // number of Linears that read the input of the weight
 } costs;
