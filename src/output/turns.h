@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct osh_turn osh_turn;
-typedef struct osh_turns { // {0} initializes it; the lock of its owner protects it
+typedef struct osh_turns { // initial value: {0}; protected by the lock of the owner
     /* next: next ticket to give out.
      * now: ticket of the thread that has its turn. */
     int64_t next, now;
