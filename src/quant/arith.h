@@ -126,8 +126,8 @@ void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 /* Returns the host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
-/* Returns the bytes of scratch that osh_act_observe or osh_act_observe_again allocates for one
- * sample. */
+/* Returns the number of bytes of scratch that osh_act_observe or osh_act_observe_again allocates
+ * for one sample. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);
 /* Adds the range [lo, hi] of one head of a sample to the observer of this head. */

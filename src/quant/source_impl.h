@@ -120,8 +120,8 @@ osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_
  * of `to` [n, rows of the matrix] (container_part.c). */
 osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                    int64_t first, int64_t n);
-/* Reads rows [first, first + n) of the stored matrix q->parts[part]. If it is a vector, reads these
- * elements. */
+/* Reads rows [first, first + n) of the stored matrix q->parts[part]. If q->parts[part] is a vector,
+ * reads its elements [first, first + n). */
 osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                 int64_t first, int64_t n);
 /* Fails if one of the n scales that were read from q->parts[part] is not finite. */
@@ -149,8 +149,8 @@ typedef struct osh_source_pieces {
  * before each piece. */
 osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                              int64_t n, const osh_source_pieces *p);
-/* Returns the bytes that osh_source_decode allocates, including the buffer of a direct read
- * (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
+/* Returns the number of bytes that osh_source_decode allocates, including the buffer of a direct
+ * read (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
 size_t osh_source_decode_bytes(size_t block_bytes);
 /* Returns the part of `block` that begins at offset *at, and adds n_bytes, the size of the part, to
  * *at. If `block` is NULL, returns NULL and only adds n_bytes, so that the caller can compute the
