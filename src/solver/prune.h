@@ -48,7 +48,7 @@ typedef struct osh_prune_there { // arguments of osh_gptq_column.prune (columns.
 /* True if the function osh_gptq_column.prune of a device supports these arguments. Reads only I,
  * block_size and `keep`. */
 bool osh_prune_takes_device(const osh_prune_solve_args *a);
-/* Returns the bytes that osh_gptq_column.prune allocates in the arena of a device. */
+/* Returns the number of bytes that osh_gptq_column.prune allocates in the arena of a device. */
 size_t osh_prune_solve_device_bytes(const osh_prune_solve_args *a);
 
 typedef struct osh_prune_share { // how many weights of each row become 0

@@ -101,8 +101,8 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* Sets m->grad, for n rows, to E H - C, with E, H and C of solver/ada.h. This is the gradient of
- * the loss, times half the number of tokens. */
+/* Stores E H - C for n rows in m->grad. E H - C is the gradient of the loss, times half the number
+ * of tokens. solver/ada.h defines E, H and C. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -98,7 +98,8 @@ static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32
     for (int i = 0; i < EACH; i++) b.bins[t * EACH + i] = 0;
 }
 
-/* Sets drop[i, i + m) of a row x to true for the n columns with the lowest costs, else to false. */
+/* Sets elements [i, i + m) of `drop` for a row x: true for the n columns with the lowest costs,
+ * false for the others. */
 __device__ static inline void prune_choose(const prune_columns &b, bool *drop, const float *x,
                                            int i, int lane)
 {
