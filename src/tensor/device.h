@@ -126,8 +126,9 @@ typedef struct osh_device_type {
     osh_status (*open)(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
     void (*close)(osh_ctx *cx, osh_device *d);
     osh_status (*free_bytes)(osh_ctx *cx, size_t *n_bytes, int ordinal);
-    /* Returns the bytes that all processes together use on the device, as the driver reports them.
-     * Returns a negative number if they are unknown. Any thread may call this function. */
+    /* Returns the number of bytes that all processes together use on the device, as the driver
+     * reports it. A negative result means that the number is unknown. Any thread may call this
+     * function. */
     int64_t (*driver_bytes)(const osh_device *d);
     /* `put` copies to the device. When it returns, `from` may be overwritten, but the copy may
      * still run. `get` copies to the host, and returns when the copy is complete. */
@@ -210,7 +211,7 @@ void osh_arena_note(osh_arena *a, size_t offset, void *at);
 size_t osh_arena_noted(const osh_arena *a, const void *at);
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far
-/* Returns the bytes that a block of n_bytes takes in the arena. */
+/* Returns the number of bytes that a block of n_bytes takes in the arena. */
 size_t osh_arena_gross(size_t n_bytes);
 size_t osh_arena_room(const osh_arena *a); // returns the size in bytes of the largest free block
 /* Returns the size of the smallest arena that could hold all blocks that are now taken. This is the
