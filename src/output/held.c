@@ -7,8 +7,8 @@
 #include "budget/bands.h"
 
 typedef struct looked { // how far a Linear is searched for its largest magnitude
-    /* Number of bands in the Linear's group that are not yet searched. Only used in the first
-     * Linear of the group. */
+    /* For the first Linear of a group: number of bands of the whole group that are not yet
+     * searched. */
     int64_t left;
     float amax;   // largest magnitude that was found so far
     int rest;     // number of bands of this Linear that are not yet searched

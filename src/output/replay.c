@@ -10,8 +10,8 @@
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    /* True after the last barrier. The bytes that a record describes must then be checked on the
-     * disk. */
+    /* True while the records after the last barrier are applied. The bytes that these records
+     * describe must be checked on the disk. */
     bool verify;
     int64_t n_bad; // number of records whose bytes are lost
     /* Own [n_out]: true if the tensor's bytes are lost, so that its record does not count. */
