@@ -8,7 +8,7 @@
 #define OSH_ISA_H
 #include "base/base.h"
 
-typedef enum {           // each set includes the sets above it
+typedef enum {           // each set includes all earlier sets of this list
     OSH_ISA_GENERIC,     // every x86-64 (SSE2), and every other processor
     OSH_ISA_AVX2,        // AVX2, FMA and F16C
     OSH_ISA_AVX512,      // AVX-512 F, BW, CD, DQ and VL
