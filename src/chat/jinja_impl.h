@@ -38,7 +38,7 @@ typedef enum {
     OSH_JV_LIST,
     OSH_JV_TUPLE,
     OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
-    OSH_JV_VIEW,  // items, keys or values of a dict; or if n is 1 a range, which has an index
+    OSH_JV_VIEW,  // if n is 1: a range, which has an index; else: items, keys or values of a dict
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -113,7 +113,7 @@ typedef enum {
  *   FILTER TEST                the operand, then the arguments (`fn` is the function)
  *   BINARY                     left, right (`op` is the operator)
  *   COND                       the condition, the value if true, and if present the value if false
- *   COMPARE                    the operands; `op` of each compares the previous operand with it
+ *   COMPARE                    the operands; an operand's `op` compares the one before it with it
  *   PRINT SET_BLOCK ...        see jinja_stmt.c
  *
  * A named argument is a node with its name in `keyword`. */
@@ -173,7 +173,7 @@ typedef struct osh_jrun {
     bool strict;
     /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
-    osh_buf *marked; // view: `out` of the whole template; a block may have another `out`
+    osh_buf *marked; // view: `out` of the whole template; `out` is another buffer in some blocks
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
