@@ -3,7 +3,8 @@
  * Snappy's raw format is the number of decompressed bytes, and then elements. The low two bits of
  * the first byte of an element tell its kind:
  *
- *   0   literal: the upper 6 bits are the length - 1, or 60 to 63: 1 to 4 bytes have the length - 1
+ *   0   literal: the upper 6 bits are the length - 1 if they are below 60;
+ *       60 to 63: the length - 1 is in the next 1 to 4 bytes
  *   1   copy: bits 2 to 4 are the length - 4, and bits 5 to 7 and a byte are the offset
  *   2   copy of 1 to 64 bytes: the upper 6 bits are the length - 1, and 2 bytes are the offset
  *   3   like 2, with an offset of 4 bytes
