@@ -77,8 +77,9 @@ void osh_forward_rate(osh_progress *pr, double tokens, double begun);
 /* Loads the weight and the bias (NULL: none) of the head of f. The caller owns both. */
 osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
                                  const osh_forward *f);
-/* Returns the attributes of nll and kl for the logits of f and `ref` (NULL: f for both). The biases
- * are f->head_bias and ref->head_bias. */
+/* Returns the attributes of the ops `nll` and `kl`, which compare the logits of the model f with
+ * those of `ref`. If `ref` is NULL, f is used instead. The biases are f->head_bias and
+ * ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
 /* Makes *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows
  * each token; -1 for the last token of a sample. */
