@@ -18,7 +18,7 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    /* Bits of keys that the item has so far: 1: row, 2: row_idx, 4: truncated_cells; 8: the first
+    /* Bits 1, 2 and 4: the item has the key "row", "row_idx" or "truncated_cells". Bit 8: the first
      * message was read. */
     unsigned seen;
     /* Each of the two members is -1 until its key is found.
