@@ -383,7 +383,7 @@ done:
     return rc;
 }
 
-/* Sets *to to a copy of a text and of its pieces. */
+/* Replaces the content of `to` by a copy of the text `from` and of its pieces. */
 static osh_status text_copy(osh_ctx *cx, osh_tok_text *to, const osh_tok_text *from)
 {
     osh_status rc = OSH_OK;
