@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the value of the first key that config.json has, or to 0 if it has none of the
- * keys. */
+/* Sets *out to the value of the first of the keys that config.json has, or to 0 if config.json has
+ * none of them. */
 static osh_status config_count(osh_ctx *cx, double *out, const osh_hf_config *c,
                                const char *const *keys)
 {
