@@ -49,7 +49,7 @@ typedef struct osh_field {
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
 /* Parses `text` into the member of `object` that the row describes. For OSH_F_STRS, appends the
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
- * text is one item. For OSH_F_STR, text NULL sets NULL. */
+ * text is one item. For OSH_F_STR, `text` may be NULL; the member then becomes NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
 /* This number is larger than the number of options of any command (the rows of two tables). */
