@@ -291,7 +291,8 @@ bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.i
 enum { OSH_J_MAX_ARGS = 8 };
 typedef struct osh_jargs {
     osh_jv self;                 // operand of a filter or a test; object of a method
-    osh_jv at[OSH_J_MAX_ARGS];   // value of each parameter; kind UNDEF with s NULL: not given
+    /* Value of each parameter. If its kind is UNDEF and its `s` is NULL, no argument was given. */
+    osh_jv at[OSH_J_MAX_ARGS];
     osh_jv more;                 // LIST: further positional arguments, if the parameters end in "*"
     osh_jv named;                // DICT: further named arguments, if the parameters end in "*"
 } osh_jargs;
