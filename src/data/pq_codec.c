@@ -44,7 +44,7 @@ typedef struct snappy {
     const uint8_t *from, *end;
 } snappy;
 
-/* Reads a number of `bytes` bytes. Returns false if the input ends. */
+/* Reads a whole number that is stored in `bytes` bytes. Returns false if the input ends. */
 static bool snappy_number(snappy *s, size_t *out, size_t bytes)
 {
     *out = 0;
@@ -71,7 +71,7 @@ static bool snappy_copy(snappy *s, uint8_t tag)
     if (!snappy_number(s, &offset, kind == 3 ? 4 : (size_t)kind)) return false;
     if (kind == 1) len = (size_t)(tag >> 2 & 7) + 4, offset |= (size_t)(tag >> 5) << 8;
     if (!offset || offset > s->at || len > s->n - s->at) return false;
-    /* Byte by byte, because the copied bytes may include bytes that this loop writes. */
+    /* Copies byte by byte, because the copied bytes may include bytes that this loop writes. */
     for (; len; len--, s->at++) s->to[s->at] = s->to[s->at - offset];
     return true;
 }
