@@ -131,7 +131,8 @@ int64_t osh_forward_head_bytes(const osh_forward *f);
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
 /* Returns the number of bytes of value v in the batches of this process. A batch has `size`
- * samples; only the first n samples count. v -1: bytes of the batches without values. */
+ * samples; only the first n samples count. If v is -1, returns the number of bytes of the batches
+ * without their values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
 /* Returns the number of bytes of the weights of the nodes that run. */
