@@ -22,7 +22,8 @@ static const int64_t MOST_ASKED = 8000000000;
 typedef struct osh_fetch { // a file that is being downloaded
     osh_hub_place *p;
     const osh_hub_file *f;
-    /* The incomplete file and the record; record NULL: the file is fetched as one stream. */
+    /* The incomplete file, and the record. The record is NULL if the file is fetched as one
+     * stream. */
     osh_file *out, *record; // own
     osh_at *blobs;          // own
     /* own: names of the incomplete file and of the record in the directory blobs. */
