@@ -27,7 +27,7 @@ struct osh_tokenizer {
     size_t part_bytes;
     bool begun;                     // true after the first bytes were moved from `raw` to `norm`
     bool goes_on; // true if `raw` begins inside a piece whose start is already in `norm`
-    char partial[4];                // the bytes read so far of an incomplete character
+    char partial[4];                // bytes of an incomplete character at the end of the text
     size_t n_partial;
 };
 
