@@ -96,8 +96,8 @@ static const struct code_name { const char *in_file, *module; } code_names[] = {
     {"w13_weight_packed", "gate_up_proj"}, {"w2_weight_packed", "down_proj"}};
 enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
 
-/* Returns the row of code_names whose name in the file is that of the tensor. Returns NULL if there
- * is none, or if the experts of the model are not joint. */
+/* Returns the row of code_names whose in_file is the last part of the tensor's name. Returns NULL if
+ * there is none, or if the experts of the model are not joint. */
 static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_entry *e)
 {
     size_t n = osh_experts_are_joint(ck) ? osh_expert_prefix(e->name) : 0;
@@ -321,8 +321,8 @@ static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
         stack s = {0};
         if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         *n += code_name_of(ck, ck->tensors[i].e) != NULL;
-        /* An upper bound: if gate and up are one module, the first tensor needs only one entry for
-         * each expert. */
+        /* An upper bound: if gate and up are one module, their tensor needs only one entry for each
+         * expert. */
         if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:
