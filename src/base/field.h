@@ -51,9 +51,9 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
  * text is one item. For OSH_F_STR, `text` may be NULL; the member then becomes NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
-/* Options that a command line or a caller has given so far. */
 /* This number is larger than the number of options of any command (the rows of two tables). */
 enum { OSH_MAX_GIVEN = 192 };
+/* Options that a command line or a caller has given so far. */
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views
