@@ -96,8 +96,8 @@ static const struct code_name { const char *in_file, *module; } code_names[] = {
     {"w13_weight_packed", "gate_up_proj"}, {"w2_weight_packed", "down_proj"}};
 enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
 
-/* Returns the row of code_names whose in_file is the last part of the tensor's name. Returns NULL if
- * there is none, or if the experts of the model are not joint. */
+/* Returns the row of code_names whose in_file is the last part of the tensor's name. Returns NULL
+ * if there is none, or if the experts of the model are not joint. */
 static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_entry *e)
 {
     size_t n = osh_experts_are_joint(ck) ? osh_expert_prefix(e->name) : 0;
