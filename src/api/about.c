@@ -203,7 +203,7 @@ done:
 
 /* ---- this machine ---- */
 
-/* Copies the text after "key:" or "key \t:" in a file of /proc to `to`; "" if there is none. */
+/* Sets `to` to the text after "key:" or "key \t:" in a file of /proc, or to "" if there is none. */
 static void proc_value(char *to, size_t room, const char *path, const char *key)
 {
     char text[16384];

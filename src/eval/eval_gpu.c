@@ -379,7 +379,8 @@ done:
     return rc;
 }
 
-/* Copies the values for which `keep` is true from batch b to the block where they are stored. */
+/* Copies those values of batch b for which `keep` is true. The copies are in the block in which the
+ * batch is stored between subgraphs. */
 static osh_status batch_leave(osh_ctx *cx, const osh_eval_gpu *c, side *s, int64_t b,
                               osh_tensor **values, const bool *keep)
 {
