@@ -215,7 +215,7 @@ typedef enum cudaDeviceAttr {
 } cudaDeviceAttr;
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
-struct cudaDeviceProp { // the members of the real struct that the program reads
+struct cudaDeviceProp { // has those members of the real struct that the program reads
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;
