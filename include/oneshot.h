@@ -79,9 +79,9 @@ typedef struct oneshot_options {
      * Face Hub. If it is NULL, models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
     /* Directory of files that the caller removes after the job, such as a recipe. NULL: there is no
-     * such directory. The first line of a log file is the command of the job. In this line, files
-     * of the directory have no path, because only copies such as OUT/recipe.yaml remain after the
-     * job. */
+     * such directory. The first line of a log file is the command of the job. That line shows the
+     * files of the directory without a path, because after the job only their copies remain, such
+     * as OUT/recipe.yaml. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \
@@ -105,8 +105,8 @@ ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 ONESHOT_API const char *oneshot_error(const oneshot *o);
 ONESHOT_API const char *oneshot_version(void);
 
-/* The next functions run a job. The arguments threads, log_level and progress are errors, because
- * they are members of oneshot_options.
+/* The next functions run a job. They refuse the arguments threads, log_level and progress, because
+ * members of oneshot_options replace them.
  * Before the first matrix multiplication of a process, a job sets two environment variables:
  * OPENBLAS_CORETYPE (from the argument isa) and OPENBLAS_NUM_THREADS (to 1).
  * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
@@ -123,8 +123,8 @@ ONESHOT_API int oneshot_verify(oneshot *o, const char *dir, const oneshot_argume
  * oneshot_compress. The string is valid until the next job. */
 ONESHOT_API const char *oneshot_output(const oneshot *o);
 
-/* Makes the running job end soon. If no job is running, the next job ends. May be called on any
- * thread and in a signal handler. */
+/* Makes the running job end soon. If no job is running, the next job ends soon after its start. May
+ * be called on any thread and in a signal handler. */
 ONESHOT_API void oneshot_interrupt(oneshot *o);
 
 /* The next functions write a profile of jobs (docs/how-to/profile.md). The caller can add its own

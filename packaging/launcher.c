@@ -22,8 +22,8 @@ static int fail(const char *what, const char *name)
     return 1;
 }
 
-/* Returns the path of the first executable file `name` in PATH, as a shell finds it, in `found`.
- * NULL: there is none. A name with a slash is a path. */
+/* Searches PATH, as a shell does, for an executable file called `name`. Writes its path to `found`
+ * and returns `found`, or returns NULL if there is no such file. A name with a slash is a path. */
 static char *look_up(char found[PATH_MAX], const char *name)
 {
     char path[PATH_MAX];

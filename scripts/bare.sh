@@ -1,7 +1,7 @@
 # bare.sh - functions that make and enter a bare Debian of debootstrap; for scripts that source this
 # file. They need root, and take packages from the mirror of this machine's apt.
 
-# bare_wants PROGRAM ... - ends the script without root, or if a program is missing
+# bare_wants PROGRAM ... - ends the script if the user is not root, or if a program is missing
 bare_wants() {
     local program
     [ "$(id -u)" = 0 ] || { echo "${0##*/}: the user is $(id -un), root is wanted: debootstrap and chroot need it" >&2; exit 1; }
@@ -10,7 +10,8 @@ bare_wants() {
     done
 }
 
-# bare_rows SUITE - prints "URI RELEASE COMPONENT" of this machine's apt sources, for the suite
+# bare_rows SUITE - prints a line "URI RELEASE COMPONENT" for each apt source of this machine, with
+# the name of its own release replaced by SUITE
 bare_rows() {
     local own
     own=$(. /etc/os-release; echo "$VERSION_CODENAME")

@@ -105,7 +105,7 @@ for target in sys.argv[4].split():
     print(f"{'phase':12}" + (f"{few:>10}{many:>10}{'a layer':>12}{whole:>10}" if two else f"{many:>10}")
           + f"{'TFLOP/s':>10}{'of peak':>9}" + (f"{'planned':>10}" if planned else ""))
     for phase in b:
-        # seconds of a layer, or of the model
+        # with two models: seconds of a layer; with one model: seconds of the model
         each = (b[phase] - a.get(phase, 0)) / (many - few) if two else b[phase]
         if b[phase] < 0.005 and phase != "total":
             continue

@@ -2,8 +2,8 @@
 # calibration.sh - measures the calibration of static activations, for docs/how-to/calibration.md,
 # on a model whose values are much larger than its weights. It measures each observer, and an
 # observer that reads values twice with each --calib-cache. The last row keeps the values of all
-# layers until the end. Two more rows are for the model in F32, because only F32 values become
-# smaller as F16. Prints a table in Markdown.
+# layers until the end. Two more rows are for the model in F32, because --calib-cache disk_f16 saves
+# space only for F32 values. Prints a table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       has tests/make_model and tests/watch_memory
@@ -18,7 +18,7 @@ build= out= shape="hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024
 options "build out shape" "$@"
 needed build out
 mkdir -p "$out"
-# shellcheck disable=SC2086 # words of the shape
+# shellcheck disable=SC2086 # each word of the shape is an argument
 "$build/tests/make_model" "$out/model" $shape
 # shellcheck disable=SC2086
 "$build/tests/make_model" "$out/model-f32" $shape f32=1

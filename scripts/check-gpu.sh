@@ -13,8 +13,8 @@
 #                        each log of a failure
 #   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
 #                        fewer layers and samples, too (a trial of the steps)
-#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release of
-#                        this tree, which the step build makes for this GPU
+#   --build-dir DIR      a finished build, or the file that --pack made; else the preset "release"
+#                        of this tree, which the step `build` makes for this GPU
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
@@ -34,7 +34,7 @@ out= steps= build_dir= lib_dir= device=cuda
 time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1 seconds_left=540 most=25000000
 . "$here/options.sh"
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale seconds_left most" "$@"
-# seconds that a step is planned to take, and the most that it may take
+# planned: seconds that each step takes; limit: seconds after which the step is stopped
 declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops]=35 [llama]=45 [qwen]=45 [times]=25 [whole]=85 [model]=20
                     [budgets]=15 [resume]=10 [jobs]=60 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400 [peer]=150)
 declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [times]=120 [whole]=200 [model]=90
@@ -67,8 +67,8 @@ pack() {
         cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
     done || return 1
     sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build_dir/CMakeCache.txt" >"$to/source-dir"
-    # The programs contain the same code. The compressor finds the repeated code only with a window
-    # of 128 MiB.
+    # The packed programs contain much code several times. The compressor finds the repeated code
+    # only with a window of 128 MiB.
     case $pack in
     *.tzst) tar -C "$to" --sort=name -cf - . | zstd -q -9 --long=27 -f -o "$pack" ;;
     *) tar -C "$to" --sort=name -cf - . | xz -c --lzma2=preset=6,dict=128MiB >"$pack" ;;
@@ -276,7 +276,8 @@ await() {
     [ $((SECONDS - begin)) -lt 2 ] || echo "waited $((SECONDS - begin)) s for $1" # in the log
 }
 
-# Times each op alone. Prints the slowest ops relative to the GPU's sustained rate, and fallbacks.
+# Times each op alone. Prints the ops whose rate is the smallest share of the GPU's sustained rate,
+# and the lines of gpu_ops.txt about fallbacks.
 step_gpu_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}

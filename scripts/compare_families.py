@@ -34,8 +34,8 @@ import proofs
 from tiny_families import AUTO, FAMILIES, TWICE, calibration, make, nibbles, recipe, reload, tensors
 
 # Intended differences from LLM Compressor: the reason, and the modules that stay dense. All other
-# tensors must be equal, and the output must load. vLLM has no parameters for codes of the modules
-# of UNREAD, so LLM Compressor's output does not load in vLLM.
+# tensors must be equal, and the output must load. The reason UNREAD: vLLM has no parameters for
+# codes of these modules, so LLM Compressor's output, which has such codes, does not load in vLLM.
 UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
@@ -67,8 +67,8 @@ BIASES = "not comparable: upstream gives experts biases that the model lacks, an
 NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"
-# Entries whose family has another entry. Their models have another form: experts, experts in one
-# tensor, shared keys and values, or towers.
+# Second entries of a family. The model of such an entry has parts that the model of the first entry
+# lacks: experts, experts in one tensor, shared keys and values, or towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
 
 
@@ -83,7 +83,7 @@ def upstream(folder, out, rows, auto):
     more = {}
     if rows:
         data = Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * len(r) for r in rows]})
-        # the processor is required but not used, because rows have input_ids
+        # LLM Compressor requires a tokenizer, but does not use it, because rows have input_ids
         words = Tokenizer(WordLevel({str(i): i for i in range(256)}, unk_token="0"))
         more = dict(dataset=data, processor=transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0"), num_calibration_samples=len(rows), max_seq_length=128, shuffle_calibration_samples=False, pipeline="basic")
     oneshot(model=model, recipe=str(folder.parent / "recipe.yaml"), **more)

@@ -67,10 +67,10 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
 RELEASED = "another name in files; transformers knows the model by its model_type"
-# Text models that exist only inside another model. The proof of the whole model also counts for
-# the text model.
+# Text models that exist only inside another model. A proof (scripts/family.py) of the whole model
+# also counts as proof of the text model.
 INSIDE = {"MiniMaxM3SparseForCausalLM": "MiniMaxM3SparseForConditionalGeneration", "MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration", "Glm5NextForCausalLM": "Glm5NextForConditionalGeneration"}
-# Names of released files for an architecture that has another name in transformers.
+# Names of architectures in released files, and the names of these architectures in transformers.
 SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM", "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
         "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration"}
 HEAD = """# Architectures

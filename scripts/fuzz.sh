@@ -23,8 +23,8 @@ nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
 here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
-                                                       # input; to write these files fast, the
-                                                       # directory is in memory if possible
+                                                       # input; in memory, if possible, such files
+                                                       # are written fast
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

@@ -29,7 +29,8 @@ for n in $layers; do
             { cat "$out/log" >&2; exit 1; }
         cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
     done
-    # Columns: both passes, per layer and batch; the solve, per Linear; the plan, per Linear.
+    # The last columns: time of the solve per Linear, time of the plan per Linear, and time of both
+    # passes per layer and batch.
     python3 - "$n" "$out"/report."$n".*.json <<'P'
 import json, sys
 layers = int(sys.argv[1])

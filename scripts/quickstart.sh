@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# quickstart.sh - installs missing packages, builds the preset release, and compresses the small
+# quickstart.sh - installs missing packages, builds the preset "release", and compresses the small
 # model of the repository by rounding to nearest and by GPTQ. Prints size and perplexity before and
 # after, and commands to try next. Prints the compiler's output only if the build fails.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # schedule.sh - simulates the time of a job with several threads, each on its own processor
-# (tests/tools/schedule.c). This machine may have fewer processors, and other work hardly changes
-# the result.
+# (tests/tools/schedule.c). This machine may have fewer processors than threads. Other work on the
+# machine hardly changes the result.
 #
 # Usage: scripts/schedule.sh --schedule BINARY --out DIR [options] -- flags of oneshot, without
 #                            --threads, --output and --profile

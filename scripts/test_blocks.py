@@ -24,10 +24,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
-# Tests that always run: tests of hostile input, and tests of kernels with odd sizes. Their blocks
-# may also run in other tests, but a sanitizer can find faults only with the inputs of these tests.
-# KEPT also has cli_full_disk, which limits the size of files. The file in which this script marks
-# the run blocks is larger than that limit.
+# Tests that always run: tests of hostile input, and tests of kernels with odd sizes. Other tests
+# may run the same basic blocks, but a sanitizer can find faults only with the inputs of these
+# tests. KEPT also has cli_full_disk, whose blocks are not known. It limits the size of files, and
+# the file in which this script marks the blocks that ran is larger than that limit.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")
@@ -64,7 +64,8 @@ class Symbols:
     def blocks(self, program, data):
         """Returns the marked blocks of functions of src/ as a set of strings."""
         if program not in self.programs:
-            # a test may copy the program to another directory
+            # A test may have copied the program to a directory that no longer exists. The copy has
+            # the blocks of build/blocks/oneshot.
             path = program if os.path.exists(program) else BUILD / "oneshot"
             self.programs[program] = list(zip(*self.read(path))) or [(), ()]
         starts, names = self.programs[program]
@@ -113,7 +114,8 @@ def choose(tests, share):
         else:
             rate = lambda name: gain[name] / (left[name][0] + 0.05)
             best, last = max(left, key=rate), None
-            # `gain` may be too large. The best test is known when its own gain is up to date.
+            # A gain may be out of date and too large. So the gain of the best test is computed
+            # again, until the same test stays the best.
             while best != last:
                 gain[best] = len(left[best][1] - reached)
                 best, last = max(left, key=rate), best

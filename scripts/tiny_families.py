@@ -158,7 +158,7 @@ FAMILIES = {
     "llava_onevision": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(TOWER, model_type="siglip_vision_model"), image_grid_pinpoints=[[8, 8]]),
     "video_llava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
     "vipllava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model"), vision_feature_layers=[-1]),
-    # logit_scale is 1, because the classes around Cohere 2 do not multiply by it
+    # logit_scale is 1, because the classes that contain a Cohere 2 model do not multiply by it
     "aya_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
     "cohere2_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
     "got_ocr2": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(hidden_size=64, output_channels=32, num_hidden_layers=1, num_attention_heads=4,
@@ -183,7 +183,7 @@ FAMILIES = {
     "qwen3_asr": dict(text_config=dict(TINY, model_type="qwen3"), audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16)),
     "audioflamingo3": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, max_source_positions=32)),
     "musicflamingo": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, model_type="audioflamingo3_encoder", max_source_positions=32)),
-    # logits_scaling is left out, because the classes around Granite do not divide by it
+    # logits_scaling is left out, because classes that contain a Granite model do not divide by it
     "granite_speech": GRANITE_SPEECH, "granite_speech_plus": GRANITE_SPEECH,
     "granite4_vision": dict(text_config=dict(PLAIN, model_type="granite4_vision_text", **GRANITE), vision_config=dict(TOWER, model_type="siglip_vision_model"),
                             qformer_config=QFORMER, downsample_rate="1/2", image_grid_pinpoints=[[8, 8]], deepstack_layer_map=[], spatial_target_layers=[]),

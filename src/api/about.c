@@ -204,7 +204,7 @@ done:
 
 /* ---- this machine ---- */
 
-/* Copies the text after "key:" or "key \t:" in a file of /proc to `to`; "" if there is none. */
+/* Sets `to` to the text after "key:" or "key \t:" in a file of /proc, or to "" if there is none. */
 static void proc_value(char *to, size_t room, const char *path, const char *key)
 {
     char text[16384];
@@ -278,7 +278,7 @@ static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
     int width = 4;
     OSH_NEW(cx, all, osh_ranks_n(r));
     int ordinal = 0;
-    if (osh_device_present(gpu) && !osh_rank_gpu(cx, &ordinal, r, gpu) &&
+    if (osh_device_present(gpu) && !osh_rank_gpu(cx, &ordinal, r, gpu, NULL) &&
         !osh_device_open(cx, &d, gpu, ordinal, 0))
         snprintf(mine.text, sizeof mine.text, "%s", d->text);
     osh_error_clear(cx);

@@ -298,7 +298,8 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         osh_run_no_error(&r);
     }
     if (others && r.ranks) goto done; // the work of this rank is done; rank 0 completes the output
-    /* Runs in every pipeline: a recipe with data may also have modifiers that need no data. */
+    /* osh_run_datafree is for every pipeline: a recipe whose run uses data may also have modifiers
+     * that need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     if (others) goto done; // the other work of this rank is done; rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
@@ -317,13 +318,13 @@ done:
     return rc;
 }
 
-/* Options of a job, extended by the host memory of the passes before and after the run: survey,
- * measurement and evaluation. A plan with the options `opt` fails if the budget is too small for
- * any of these passes. */
+/* Options of a job, with the host memory that the passes before and after the run need. These
+ * passes are survey, measurement and evaluation. A plan with the options `opt` fails if the budget
+ * is too small for any of them. */
 typedef struct others {
-    /* A copy of the job's options, whose pointers are views. Two members differ from those of the
+    /* A copy of the job's options; its pointers are views. Two members differ from those of the
      * job: `others` describes the pass that needs the most host memory, and `others_host` is the
-     * number of bytes that it needs. */
+     * number of bytes that this pass needs. */
     osh_options opt;
     char *of;        // own: text of opt.others
 } others;
@@ -452,7 +453,8 @@ static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink si
     return osh_oneshot(cx, &alone, sink, user);
 }
 
-/* Chooses the rows that are evaluated after the run. `held` must live as long as `opt`. */
+/* Chooses the rows that are evaluated after the run, and stores them in `held`. Members of `opt`
+ * become views of `held`, so `held` must live as long as `opt`. */
 static osh_status held_back_take(osh_ctx *cx, osh_held_back *held, osh_options *opt)
 {
     osh_status rc = osh_held_back_find(cx, held, opt);

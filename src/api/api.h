@@ -20,7 +20,7 @@
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
 typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
     const osh_field *fields;
-    void *options; // the struct that the fields fill
+    void *options; // struct with the options that `fields` describes
     bool headers;  // true if the job reads no weights, so only the headers are needed
     /* view: the ranks of the job. Rank 0 downloads before the other ranks search the cache. NULL:
      * one process */
@@ -72,8 +72,8 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 /* Returns the name of scheme i, or NULL if there are at most i schemes. */
 const char *osh_list_scheme_name(size_t i);
-/* Prints a description of a scheme: its arguments, its format, and the programs that load it. *is
- * is false if no scheme has the name. */
+/* Prints a description of a scheme: its arguments, its format, and the programs that load it. Sets
+ * *is to false if no scheme has the name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. With several ranks, all
  * ranks call this function, and rank 0 also prints a table of the ranks. */

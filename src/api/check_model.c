@@ -113,7 +113,8 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
     const char *inner = c->graph->wrapped ? c->graph->inner : "";
-    /* modules with names shorter than this prefix are outside of the text model */
+    /* `inner` is the prefix of the names of the text model's modules. Parents of these modules with
+     * shorter names are outside of the text model. */
     size_t n_inner = strlen(inner);
     for (int i = 0; i < c->graph->n_nodes; i++) {
         const char *name =

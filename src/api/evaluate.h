@@ -7,9 +7,10 @@
  * of the output, and prints them. The text is opt->eval, or opt->held_splits of the data set if
  * opt->eval is not given. If the reports already have both numbers, only prints them. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* Works like osh_evaluate on opt->held_splits if the run used calibration data. If there are no
- * rows to evaluate, `not` is the reason, and the function only prints this reason. Otherwise `not`
- * is NULL. A failure is only a warning, because the user did not ask for the numbers. */
+/* Evaluates opt->held_splits like osh_evaluate. Does nothing if the run used no calibration data.
+ * If there are no rows to evaluate, `not` is the reason, and the function only prints this reason.
+ * Otherwise `not` is NULL. A failure is only a warning, because the user did not ask for the
+ * numbers. */
 osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *not, osh_sink sink,
                              void *user);
 /* Sets *host to the smallest --host-memory for osh_evaluate. The output need not exist yet. */

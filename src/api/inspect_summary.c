@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the value of the first key that config.json has, or to 0 if it has none of the
- * keys. */
+/* Sets *out to the value of the first of the keys that config.json has, or to 0 if config.json has
+ * none of them. */
 static osh_status config_count(osh_ctx *cx, double *out, const osh_hf_config *c,
                                const char *const *keys)
 {
@@ -106,7 +106,8 @@ static osh_status inspect_layers(osh_ctx *cx, osh_buf *b, const osh_hf_config *c
     OSH_TRY(config_count(cx, &n_experts, c, experts));
     OSH_TRY(config_count(cx, &n_active, c, active));
     if (g) n = (double)g->n_layers;
-    bool routes = !g; // false: the architecture has no experts, although config.json may count some
+    /* false: the architecture has no experts, although config.json may state a number of experts */
+    bool routes = !g;
     for (int i = 0; g && i < g->n_nodes && !routes; i++) routes = osh_node_routes(&g->nodes[i]);
     if (n_experts > 1 && routes)
         snprintf(moe, sizeof moe, "; %.0f experts, %.0f of them for a token", n_experts,

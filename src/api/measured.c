@@ -68,7 +68,7 @@ typedef struct measuring {
     osh_options opt; // its strings are views of those in the job's options
     osh_plan *p;     // own
     asked a;
-    void *state;     // own: state of the measurement a.what
+    void *state;     // own: state of the measurement (a.what)
     char *mark;      // own: a line of the output's recipe that identifies the measurement
     int64_t peak;    // predicted peak of host memory, in bytes
 } measuring;
@@ -88,7 +88,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
-    // no budget: the measurement predicts its own peak
+    // the plan has no budget, because the measurement itself predicts its peak
     m->opt.host_memory = m->opt.scratch_size = 0;
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));

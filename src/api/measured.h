@@ -11,10 +11,11 @@ osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
  * recipe with the result. */
 osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink,
                        void *user);
-/* Sets *text (own) to the lines of a plan about the memory for the measurement. */
+/* Sets *text (own) to lines for `oneshot plan` that describe the measurement, such as its host
+ * memory. */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
-/* Sets *host to the smallest --host-memory for the measurement and for the run. Sets *of (own) to a
- * text that describes the pass that needs this memory, such as "outliers are measured before the
- * run". */
+/* Sets *host to the smallest --host-memory that is enough for both the measurement and the run.
+ * Sets *of (own) to a text that describes the pass that needs this memory, such as "outliers are
+ * measured before the run". */
 osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -28,9 +28,8 @@ typedef struct survey {
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    /* Hashes of the inputs on which the survey's records depend.
-     * of: without the target (bits or size).
-     * id: with the target. */
+    /* Hashes of the inputs on which the survey's records depend. The hash `of` does not depend on
+     * the target (bits or size), and the hash `id` also depends on the target. */
     uint64_t of, id;
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
@@ -349,7 +348,7 @@ done:
     return rc;
 }
 
-/* Sends the recipe that rank 0 has chosen to all ranks. */
+/* Sends all ranks the recipe of rank 0, which has made the choice. */
 static osh_status choice_give(osh_ctx *cx, osh_choice *c, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;

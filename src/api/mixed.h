@@ -25,9 +25,11 @@ osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, o
 /* Removes the records of the survey. Must be called when the output is complete. */
 osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *opt);
 void osh_choice_deinit(osh_ctx *cx, osh_choice *c);
-/* Sets *text (own) to the lines of a plan about the memory for the survey. */
+/* Sets *text (own) to lines for `oneshot plan` that describe the survey, such as its host
+ * memory. */
 osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt);
-/* Sets *host to the smallest --host-memory for the survey and for the run with any choice. Sets *of
- * (own) to a text that describes the pass that needs this memory. */
+/* Sets *host to the smallest --host-memory that is enough for both the survey and the run,
+ * whichever schemes are chosen. Sets *of (own) to a text that describes the pass that needs this
+ * memory. */
 osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -8,8 +8,8 @@
 #include "base/name.h"
 #include "modifiers/recipe.h"
 
-/* Sets *out (own) to the last part of the model's name or path. A snapshot in the cache of the Hub
- * has the name of its model. */
+/* Sets *out (own) to the last part of the model's name or path. If the path is a snapshot in the
+ * cache of the Hub, uses the name of the snapshot's model instead of the path. */
 static osh_status model_name(osh_ctx *cx, char **out, const char *model)
 {
     osh_status rc = OSH_OK;

@@ -28,7 +28,8 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    /* the run may leave OSH_PASS_LEFT_BYTES in use, and so may the pass of the source's answer */
+    /* Two passes come before the answer of the output: the run, and the answer of the source. Each
+     * of them may leave OSH_PASS_LEFT_BYTES in use. */
     if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }
@@ -45,7 +46,7 @@ static void sample_put_lines(osh_page *pg, char *text)
     osh_page_escape(pg, text);
 }
 
-/* Makes the HTML of the answers. *out: own. texts: the two answers of `a` as text. */
+/* Sets *out (own) to the HTML of the prompt and the answers. texts: the two answers as text. */
 static osh_status sample_page(osh_ctx *cx, char **out, const osh_answers *a, char *const texts[2])
 {
     osh_page pg;

@@ -24,15 +24,15 @@ osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *nam
 /* Opens a file to lock, never to write, because another user may own the file. A symbolic link with
  * this name is removed. */
 osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
-/* Renames the file f from d/name to to_dir/to and syncs to_dir. A file to_dir/to is replaced. Fails
- * if d/name is no longer f. */
+/* Renames the file f, whose path is d/name, and syncs to_dir. The new path is to_dir/to; if this
+ * file exists, it is replaced. Fails if d/name is no longer f. */
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
 /* Removes a file or link, but no directory. A missing file is no error. */
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d, const char *name);
 /* osh_at_write writes the file d/name, and osh_at_link makes the link d/name. Both functions first
- * create the file or link with a new name in the directory `by`, and then rename it. `by` must be
- * on the same file system. */
+ * create the file or link with a new name in the directory `by`, and then rename it. `by` and `d`
+ * must be on the same file system. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

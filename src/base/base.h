@@ -180,10 +180,11 @@ typedef struct osh_progress {
     double work_done, work_total;
     double eta_s; // estimated seconds left; <= 0: computed from work_done and work_total
     double fraction; // finished fraction of the job; <= 0: computed from work_done and work_total
-    /* tokens of the data per second of the whole job; <= 0: unknown */
+    /* Tokens per second: the number of tokens of the data, divided by the seconds that the whole
+     * job takes; <= 0: unknown. */
     double tokens_per_s;
-    /* For a job without data: bytes of the source or of the download per second of the whole job;
-     * <= 0: unknown. */
+    /* For a job without data, bytes per second: the size of the source or of the download, divided
+     * by the seconds that the whole job takes; <= 0: unknown. */
     double bytes_per_s;
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet

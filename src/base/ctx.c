@@ -70,7 +70,8 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    // used_peak is now equal to the bytes in use, and kept pages must not raise the sum above it
+    /* used_peak is now equal to the bytes in use. So no page can be kept: the bytes in use and the
+     * kept bytes together must not exceed used_peak. */
     osh_kept_drop(&sh->kept, 0);
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;

@@ -51,7 +51,8 @@ enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
 typedef struct osh_kept_size {
-    /* own: the block that was freed last; each block begins with the address of the next block. */
+    /* own: linked list of freed blocks; the first is the block that was freed last. Each block
+     * begins with the address of the next block. */
     void *first;
     size_t n;      // size of each block of this list in bytes
     uint64_t used; // value of osh_kept.clock when a block of this size was last used

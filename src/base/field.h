@@ -23,7 +23,7 @@ typedef enum { // use of the path that is the value of an option
     OSH_PATH_PAGE,     // an HTML page
     OSH_PATH_PANEL,    // an output: the JSON file of eval --panel
     OSH_PATH_LOGITS,   // an output: a directory of saved logits
-    OSH_PATH_IN_OUTPUT // a file of the output that a recipe names
+    OSH_PATH_IN_OUTPUT // a file in the output directory; a recipe gives the file's name
 } osh_path_use;
 typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
@@ -49,10 +49,11 @@ typedef struct osh_field {
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
 /* Parses `text` into the member of `object` that the row describes. For OSH_F_STRS, appends the
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
- * text is one item. For OSH_F_STR, text NULL sets NULL. */
+ * text is one item. For OSH_F_STR, `text` may be NULL; the member then becomes NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
+/* This number is larger than the number of options of any command (the rows of two tables). */
+enum { OSH_MAX_GIVEN = 192 };
 /* Options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than the options of one command line (the rows of two tables)
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views

@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Most bytes of one read(2), because a signal cannot interrupt a read from a disk. */
+/* Largest number of bytes of one read(2). A larger number would delay the reaction to a signal,
+ * because a signal cannot interrupt a read from a disk. */
 enum { READ_ONCE = 64 << 20 };
 
 osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)

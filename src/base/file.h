@@ -16,8 +16,8 @@ osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
  * replaces a file of another user. First removes the file at `path` if a killed process may have
- * left it. Such a file is regular, belongs to this user (for root: to any user), has one hard link
- * and is not locked. Anything else at `path` is an error. */
+ * left it. This is possible if the file is regular, has one hard link, is not locked, and belongs
+ * to this user (or this user is root). Anything else at `path` is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
@@ -71,7 +71,7 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f);
 /* Starts writing to the disk without waiting, so that a later sync has less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
-/* Locks the whole file for this process until it is closed. *taken is false if another process or
+/* Locks the whole file for this process until f is closed. *taken is false if another process or
  * another osh_file of this process has the lock. A forked child does not get the lock: fork closes
  * f in the child. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);

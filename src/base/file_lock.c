@@ -1,5 +1,5 @@
-/* file_lock.c - locks files, and creates temporary files. No other process can write such a file,
- * or have planted it. */
+/* file_lock.c - locks files, and creates temporary files. A temporary file is always new and
+ * locked, and never a file that another user has put at its path. */
 #include "base/file_impl.h"
 
 #include <errno.h>

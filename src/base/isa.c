@@ -68,8 +68,8 @@ osh_isa osh_isa_of_cpu(void)
 }
 
 /* Returns the fastest set of the CPU. On Intel this is OSH_ISA_AVX512 and not OSH_ISA_AVX512_BF16,
- * because vdpbf16ps is slower there than f32 multiply-adds. (A CPU with AMX made 0.65 of their
- * operations per second.) On AMD vdpbf16ps is twice as fast. */
+ * because vdpbf16ps is slower there than f32 multiply-adds. (On a CPU with AMX the operations per
+ * second of vdpbf16ps were 0.65 of those of f32.) On AMD vdpbf16ps is twice as fast as f32. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;
@@ -88,7 +88,7 @@ static atomic_bool pinned;
 osh_isa osh_isa_used(void)
 {
     int isa = atomic_load_explicit(&used, memory_order_relaxed);
-    if (isa < 0) { // threads that do this at the same time store the same value
+    if (isa < 0) { // several threads may be here at the same time; all store the same value
         isa = osh_isa_auto();
         atomic_store(&used, isa);
     }

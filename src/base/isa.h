@@ -8,7 +8,7 @@
 #define OSH_ISA_H
 #include "base/base.h"
 
-typedef enum {           // each set includes the sets above it
+typedef enum {           // each set includes all earlier sets of this list
     OSH_ISA_GENERIC,     // every x86-64 (SSE2), and every other processor
     OSH_ISA_AVX2,        // AVX2, FMA and F16C
     OSH_ISA_AVX512,      // AVX-512 F, BW, CD, DQ and VL
@@ -24,7 +24,7 @@ bool osh_isa_parse(osh_isa *out, const char *name);
 osh_isa osh_isa_of_cpu(void);
 /* Returns the fastest of the supported sets, by a fixed rule for each kind of CPU. */
 osh_isa osh_isa_auto(void);
-osh_isa osh_isa_used(void); // returns the set in use; osh_isa_auto until a set is pinned
+osh_isa osh_isa_used(void); // returns the pinned set, or osh_isa_auto() if none is pinned
 /* Pins isa for the rest of the process. A second call must name the same set. Fails with
  * OSH_E_UNSUPPORTED if the CPU lacks the set. */
 osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa);

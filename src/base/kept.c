@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* bytes of a huge page; the weight or Hessian of an expert is slightly larger than this */
+/* Number of bytes of a huge page. Blocks of at least this size get huge pages; the weight or the
+ * Hessian of an expert is usually slightly larger. */
 enum { HUGE_BYTES = 2 << 20 };
 
 static osh_kept_size *kept_size_find(osh_kept *k, size_t n)
@@ -34,7 +35,8 @@ static void extent_remove(osh_kept *k, int i)
     memmove(&k->extents[i], &k->extents[i + 1], (size_t)(--k->n_extents - i) * sizeof *k->extents);
 }
 
-/* Returns the index of the smallest extent that has at_least bytes or more, or -1. */
+/* Returns the index of the smallest extent with at least `at_least` bytes, or -1 if there is
+ * none. */
 static int extent_smallest(const osh_kept *k, size_t at_least)
 {
     int best = -1;

@@ -1,4 +1,4 @@
-/* made.c - recognizes the files that this program writes by their first bytes. */
+/* made.c - recognizes files that this program has written. It only looks at their first bytes. */
 #include "base/made.h"
 
 #include <ctype.h>

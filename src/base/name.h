@@ -29,8 +29,8 @@ static inline const char *osh_path_last(const char *path)
     return path + n;
 }
 
-/* Writes the path of the directory that contains `path` to the array `to`. Returns false if that
- * path is too long. */
+/* Sets the array `to` to the path of the directory that contains `path`. Returns false if that path
+ * is too long. */
 static inline bool osh_path_parent(char *to, size_t room, const char *path)
 {
     size_t n = (size_t)(osh_path_last(path) - path);

@@ -42,8 +42,8 @@ struct osh_pool {
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    /* Number of the next waits in which no worker spins, because other processes use the
-     * processors. */
+    /* Number of waits in which workers do not spin, counted from the next wait. Above 0 if other
+     * processes use the processors. */
     _Atomic int crowded;
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
@@ -333,7 +333,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
     OSH_NEW(cx, a.made, at_once);
     OSH_TRY(osh_parallel_for(cx, osh_threads(cx), apart_work, &a));
     pthread_mutex_lock(&a.lock);
-    apart_take(&a); // takes the chunks that finished last
+    apart_take(&a); // takes the finished chunks that are not taken yet
     pthread_mutex_unlock(&a.lock);
     if (a.failed < a.n) OSH_FAIL(cx, a.rc, "%s", a.text);
 done:

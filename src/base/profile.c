@@ -491,7 +491,7 @@ done:
     return rc;
 }
 
-/* Adds the time of the scopes that are still open on this thread to the rows in `d`. */
+/* Adds to the rows in `d` the time of the scopes that are still open on this thread. */
 static void rows_add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 {
     double inside = 0;

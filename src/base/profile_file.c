@@ -40,7 +40,7 @@ static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
     size_t left = OSH_PAGE - (size_t)(p->file.size % OSH_PAGE);
     if (n > left && n <= OSH_PAGE) {
         memset(fill, '.', left);
-        fill[0] = '#', fill[left - 1] = '\n'; // if left is 1, the fill is only the newline
+        fill[0] = '#', fill[left - 1] = '\n'; // if `left` is 1, the fill is only the newline
         profile_put_bytes(cx, p, fill, left);
     }
     profile_put_bytes(cx, p, text, n);

@@ -113,9 +113,9 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* *columns: number of elements in a row of a tensor that is changed or dequantized. If the
-     * tensor is virtual (computed when it is read), this is the larger of its columns and `unit`;
-     * one of these numbers is a multiple of the other. */
+    /* *columns: number of elements in a row of a tensor that is changed or dequantized. This is
+     * `unit`. For a virtual tensor (computed when it is read), it is the larger of `unit` and the
+     * number of the tensor's columns. One of these two numbers is a multiple of the other. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -174,7 +174,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* FEW Linears or SMALL bytes, whichever is more; but at most one Linear for each thread */
+    /* Room for FEW of the largest Linears, or SMALL bytes if that is more. But at most room for one
+     * Linear for each thread. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -247,7 +248,7 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // A smaller tensor is not checked early: the disk could read this number of bytes in the time
+    // Tensors with fewer bytes are not checked early: the disk could read LEAST_BYTES in the time
     // of one request.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
@@ -260,8 +261,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the host bytes that early checks (bands.h) need: a list of the tensors to check, a flag
- * for each output tensor, and the block of osh_file_scan. */
+/* Returns the number of host bytes that early checks (bands.h) need: a list of the tensors to
+ * check, a flag for each output tensor, and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

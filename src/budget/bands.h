@@ -15,11 +15,12 @@ int osh_stream_most(const osh_budget *p, int n_threads);
 /* Returns the number of threads with which a stream processes n_bytes of data. It is at most
  * `most`, and at most the number of bands. */
 int osh_stream_workers(int most, int64_t n_bytes);
-/* Returns the host bytes that osh_globals_find needs, without those of osh_globals_bytes. */
+/* Returns the number of host bytes that osh_globals_find needs, without those of
+ * osh_globals_bytes. */
 int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
-/* osh_stream_stays returns the bytes that a Linear keeps in memory until all its tensors are
- * written. osh_stream_stays_most returns the limit for the sum of these bytes over all Linears in
- * work. A Linear that would exceed the limit waits until other Linears are written. largest:
+/* osh_stream_stays returns the number of bytes that a Linear keeps in memory until all its tensors
+ * are written. osh_stream_stays_most returns the limit for the sum of these bytes over all Linears
+ * in work. A Linear that would exceed the limit waits until other Linears are written. largest:
  * largest result of osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
@@ -29,16 +30,16 @@ int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_budget *p);
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
-/* returns the bytes of the source that are read a second time */
+/* returns the number of bytes of the source that are read a second time */
 int64_t osh_held_reread(const osh_budget *p);
-/* Returns the host bytes of a stream with n_workers threads that keeps p->memory.n_held bands in
- * memory. *device: set to the part of these bytes that counts as device memory. */
+/* Returns the number of host bytes of a stream with n_workers threads that keeps p->memory.n_held
+ * bands in memory. *device: set to the part of these bytes that counts as device memory. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
-/* Returns the bytes of one row of a copied tensor. If the tensor is copied unchanged, a row is one
- * byte. If it is changed or dequantized, a row has *columns elements. */
+/* Returns the number of bytes of one row of a copied tensor. If the tensor is copied unchanged, a
+ * row is one byte. If it is changed or dequantized, a row has *columns elements. */
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);
-/* returns the bytes that a row of the Linear's first output tensor has */
+/* returns the number of bytes that a row of the Linear's first output tensor has */
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l);
 
 typedef struct osh_band_room { // bytes of each buffer of one thread of a stream
@@ -48,22 +49,22 @@ typedef struct osh_band_room { // bytes of each buffer of one thread of a stream
  * Linear, or of the copied tensor `out`. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Returns the bytes of the smallest set of elements of a source tensor that can be changed without
- * reading other elements (osh_checkpoint_unit). */
+/* Returns the number of bytes of the smallest set of elements of a source tensor that can be
+ * changed without reading other elements (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
-/* Returns the bytes of the input buffer and the output buffer of one thread. */
+/* Returns the number of bytes of the input buffer and the output buffer of one thread. */
 size_t osh_band_room_blocks(const osh_band_room *r);
 
 /* Early check: a large output tensor is read back and checked during the run, and not when the
  * output is sealed.
  * osh_early_takes returns true if the output tensor `out` is checked early.
  * osh_early_count returns the number of output tensors that are checked early.
- * osh_early_bytes returns the host bytes that early checks need. */
+ * osh_early_bytes returns the number of host bytes that early checks need. */
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);
-/* Returns the bytes of the chunks in which output/check.c reads the output. */
+/* Returns the number of bytes of the chunks in which output/check.c reads the output. */
 int64_t osh_check_chunk(const osh_budget *p);
-/* Returns the bytes of all buffers of output/check.c with n_threads threads. */
+/* Returns the number of bytes of all buffers of output/check.c with n_threads threads. */
 size_t osh_check_blocks(const osh_budget *p, int n_threads);
 #endif

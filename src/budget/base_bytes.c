@@ -16,10 +16,10 @@
 /* Number of threads that read tensors: the main thread and the prefetch thread. If reads bypass the
  * page cache, each of these threads needs an aligned block. */
 enum { READERS = 2 };
-/* Bytes of a process that computes no matrix products.
- * STILL_BYTES: memory of the C library.
- * STILL_THREAD_BYTES: stack and allocator cache of one thread.
- * STILL_THREADS: number of threads beside the threads of a stream. */
+/* Memory of a process that computes no matrix products.
+ * STILL_BYTES: bytes of the C library.
+ * STILL_THREAD_BYTES: bytes of the stack and the allocator cache of one thread.
+ * STILL_THREADS: number of threads in addition to those of a stream. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
 /* Bytes of the lists of a run.
  * LISTS_BYTES: once in every run.
@@ -30,8 +30,8 @@ enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 }
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* Returns the bytes of small allocations outside of visits: of the emitter, the journal, the
- * results, the report and the lists. */
+/* Returns the number of bytes of small allocations outside of visits: of the emitter, the journal,
+ * the results, the report and the lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
@@ -50,8 +50,8 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the host bytes of copied rows. If only some rows of a value count in statistics, the run
- * copies these rows (graph/counted.h). */
+/* Returns the number of host bytes of copied rows. If only some rows of a value count in
+ * statistics, the run copies these rows (graph/counted.h). */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -101,7 +101,7 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
     if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    // all ranks use the largest number of any rank, so that they choose the same steps
+    // for both numbers, all ranks use the largest of any rank, so that they choose the same steps
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
 done:

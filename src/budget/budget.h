@@ -35,7 +35,8 @@ typedef struct osh_memory {
     bool looks_f16;
     int64_t n_kept;      // only for tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that prefetch values from the disk
-    int64_t n_ahead;     // only for tier disk: number of batches that these threads read in advance
+    /* only for tier disk: number of batches that the prefetch threads read in advance */
+    int64_t n_ahead;
     /* True if the next weight is read while the current Linear is rounded. Only for Linears that
      * are rounded without data. */
     bool read_ahead;
@@ -51,12 +52,12 @@ typedef struct osh_memory {
     /* Only for tier disk: true if the GPU reads the files of values directly, without a copy in
      * host memory. */
     bool by_gpu;
-    /* Host bytes of the process outside of visits (base_bytes.h), with the memory that its
+    /* Host bytes of the process outside of visits (base_bytes.h), including the memory that its
      * libraries allocate later. */
     int64_t base_bytes;
     /* The part of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
     int64_t uncounted;
-    int64_t reading;     // host bytes for reading one weight; 0: base_bytes includes them
+    int64_t reading;     // host bytes for reading one weight, or 0 if base_bytes includes them
     int64_t load_bytes;  // peak of the host bytes before the first visit, while inputs are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
     int highest;         // index of the visit with the highest host peak; -1: there is none

@@ -17,13 +17,13 @@ typedef struct osh_sum_type {
      * osh_linear). */
     bool mixed;
     bool on_gpu; // with a GPU: true if the sum is in GPU memory, false if it is in host memory
-    /* Kinds of the blocks of GPU memory that have the tensors `all` and `part` of osh_stat. */
+    /* Kinds of the blocks of GPU memory that contain the tensors `all` and `part` of osh_stat. */
     osh_layout_kind layout, part;
     size_t solving;         // bytes for each channel of the data that a solve computes from the sum
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-/* Returns the bytes of the sum for a value with I channels, with the allocator's overhead. Partial
- * sums are not counted. */
+/* Returns the number of bytes of the sum for a value with I channels, with the allocator's
+ * overhead. Partial sums are not counted. */
 int64_t osh_sum_bytes(osh_sum sum, int64_t I);
 #endif

@@ -2,12 +2,13 @@
  * each subgraph. For each Linear with I inputs and O outputs, and for T tokens:
  *
  *   Linear       2 I O for each token
- *   attention    2 H Dh (t + 1) at position t for each of the two matrix products: H heads of width
- *                Dh. So 2 H Dh T (T + 1) for a sample of T tokens. With a sliding window of W
- *                tokens, t + 1 is at most W
+ *   attention    2 H Dh (t + 1) at position t, for each of the two matrix products, with H heads of
+ *                width Dh. Both products of a sample of T tokens cost 2 H Dh T (T + 1). With a
+ *                sliding window of W tokens, t + 1 is at most W
  *   Hessian      I (I + 1) for each token; 2/3 I^3 once for its factor (a Cholesky and a triangular
  *                inverse)
- *   solve        O I^2 for each Linear; on the host also the error of rounding some rows to nearest
+ *   solve        O I^2 for each Linear. On the host, some rows cost twice as much, because
+ *                the error of rounding them to nearest is computed, too
  *
  * While statistics are collected, experts run on all tokens. In later passes, they run only on the
  * tokens that are routed to them. With --moe-calibrate-all-experts false, a GPU runs them only on
@@ -65,7 +66,7 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
 static double route_share(const osh_graph *g, int route)
 {
     const osh_node *router = &g->nodes[g->values[route].producer];
-    // moe_gate has other attributes, but they also begin with the member `top_k`
+    // the attributes of moe_gate are of another type, but also begin with the member `top_k`
     const osh_moe_router_attr *a = router->attr;
     return osh_node_routes(router) ? (double)a->top_k / (double)g->values[route].width : 1;
 }
@@ -201,7 +202,7 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
         return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
     if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
         work += solve_flops(p, l) / solves_per_s;
-    // the factoring of a Hessian counts for the first Linear that reads its value
+    // the factoring of a Hessian is counted once, for the first Linear that reads the value
     if (osh_hessian_bytes(p->schedule, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -369,8 +370,8 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, con
             c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
 }
 
-/* Returns the bytes that are read from the GPU's memory to compute the statistics of the range's
- * folds. */
+/* Returns the number of bytes that are read from the GPU's memory to compute the statistics of the
+ * range's folds. */
 static double fold_traffic(const osh_budget *p, const osh_range *r)
 {
     double tokens = (double)p->in->data.offsets[p->in->data.n], bytes = 0;
@@ -456,7 +457,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    // a share of 1 would mean the whole phase, but this step is only a part of it
+    // this step is only a part of the phase, and a share of 1 would stand for the whole phase
     if (*share >= 1) *share = 0.999;
 done:
     osh_free(cx, open);

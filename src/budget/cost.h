@@ -38,7 +38,7 @@ typedef struct osh_cost { // costs of one subgraph
         loaded[OSH_N_PHASES];
     /* Operations for factoring Hessians. They are a part of flops[OSH_PHASE_SOLVE]. */
     double factor_flops;
-    /* Operations of searches for the factors of folds, which run on the host. They are a part of
+    /* Operations, on the host, of searches for the factors of folds. They are a part of
      * flops[OSH_PHASE_SOLVE]. */
     double search_flops;
 } osh_cost;
@@ -47,8 +47,8 @@ typedef struct osh_cost { // costs of one subgraph
  * the pipeline is basic), and a last element for the phases of the whole run. *n: number of
  * elements. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
-/* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, it is a
- * part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
+/* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, this work
+ * is a part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
 /* Returns the work (estimated seconds) of the search for the factors of fold f, or 0 if there is no
  * search. */

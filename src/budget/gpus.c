@@ -17,9 +17,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Fractions of the table's speeds that a run reaches. bf16: matrix products of passes. sums:
- * Hessians, whose speed is that of bf16. tf32: products of a solve in TF32. f32: products of a
- * solve in F32, and factors of Hessians. */
+/* Fractions of the table's speeds that a run reaches.
+ * bf16: matrix products of passes.
+ * sums: Hessians, as a fraction of the speed in BF16.
+ * tf32: products of a solve in TF32.
+ * f32: products of a solve in F32, and factors of Hessians. */
 static const double share_of_bf16 = 0.7, share_of_sums = 0.47, share_of_tf32 = 0.17,
                     share_of_f32 = 0.5, share_of_memory = 0.85, share_of_bus = 0.7;
 enum { BLOCK = 128 };
@@ -71,8 +73,8 @@ static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int
            c->moved[phase] / (share_of_memory * m->memory);
 }
 
-/* Returns the seconds that factors of Hessians and column loops take for any number of rows. They
- * compute the columns one after the other. */
+/* Returns the seconds of the work that computes columns one after the other: the factors of
+ * Hessians, and the column loops of GPTQ. The number of rows does not matter. */
 static double gpu_chain_seconds(const osh_budget *p)
 {
     double seconds = 0;

@@ -21,7 +21,7 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    /* [room] The list has the first n places. osh_layout_places sorts them for a binary search. */
+    /* [room] The first n elements are used. osh_layout_places sorts them for a binary search. */
     place *all; // own
     size_t n, room;
 };

@@ -37,11 +37,10 @@
  * more bytes. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
-/* ---- choice of tiers of values and of phases (osh_phases: decisions about the steps of a visit)
- * ---- */
+/* ---- choice of the tier of values, and of osh_phases (the steps of a visit) ---- */
 
-/* True if the peaks of the visit, with more_host further bytes of host memory, fit in the budget
- * b. */
+/* True if the peaks of the visit fit in the budget b after its host peak is raised by `more_host`
+ * bytes. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -99,7 +98,7 @@ static void take_phases(osh_budget *p, int i, int rounds)
 }
 
 /* Chooses other phases (osh_phases) for the visits that do not fit in the budget b. Most visits are
- * similar, so all visits that do not fit try the same phases at the same time. */
+ * similar. So in each attempt, all visits that do not fit get the same phases. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -194,7 +193,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     osh_peaks *least = NULL;
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    // smallest peaks of the run so far; all visits have the same phases
+    // smallest peaks of the run so far, if all visits have the same phases
     osh_peaks same = {INT64_MAX, INT64_MAX, INT64_MAX};
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
@@ -458,8 +457,8 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
 }
 
 /* Computes the peak of the run, m->peak. Raises the smallest budgets, m->least, to the memory that
- * is needed outside of visits. Both also cover tuning, and the reading of source and data. Raises
- * *outside, the smallest peak outside of visits, for tuning and reading. */
+ * is needed outside of visits. Tuning, and the reading of source and data, count in the peak and in
+ * these budgets. They also raise *outside, the smallest peak outside of visits. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
@@ -487,8 +486,8 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     if (p->schedule->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
-    /* A message recommends this budget for the user's next process, whose base may be larger by
-     * OSH_ISA_NOISE_BYTES. */
+    /* A message recommends least.host for the user's next process. The base of that process may be
+     * larger by OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
     // true if the run may write an output tensor twice
     bool again = p->schedule->n_traversals || p->schedule->tune.steps;

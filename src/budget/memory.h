@@ -19,11 +19,11 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
 /* Sets *host to the peak of the host bytes of all visits of a schedule, without base_bytes. Assumes
  * that the visits run on the host, and that all values stay in memory. */
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
-/* Returns the bytes of a GPU's arena (the block of GPU memory from which the program allocates).
- * These are the device budget, or without a budget the predicted bytes and a reserve. A resumed run
- * needs the reserve, because it has other gaps between its blocks. */
+/* Returns the number of bytes of a GPU's arena (the block of GPU memory from which the program
+ * allocates). This number is the device budget, or without a budget the predicted bytes and a
+ * reserve. A resumed run needs the reserve, because it has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
-/* Returns the bytes that a plan may use on a GPU with free_bytes bytes of free memory. */
+/* Returns the number of bytes that a plan may use on a GPU with free_bytes bytes of free memory. */
 int64_t osh_memory_of_gpu(int64_t free_bytes);
 /* Returns the part of the predicted host peak that osh_mem_used counts. */
 size_t osh_memory_counted(const osh_budget *p);

@@ -13,8 +13,9 @@
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
-    /* Bytes of the previous Linear: its weight, and the memory for rounding it. If `datafree` is
-     * false, base_bytes includes the memory for reading. */
+    /* before: bytes of the previous Linear (its weight, and the memory for rounding it).
+     * reading: bytes for reading a weight. If `datafree` is false, this is 0, because base_bytes
+     * includes these bytes. */
     int64_t before = 0;
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;

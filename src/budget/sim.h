@@ -88,42 +88,42 @@ typedef struct osh_sim {
  * copies of weights, the statistics and the values of kept batches.
  * values: bytes of values in the activation store. */
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
-/* Returns the bytes that value v of batch b has in the activation store. They may be on the disk,
- * in host memory, or in the GPU's arena. */
+/* Returns the number of bytes that value v of batch b has in the activation store. They may be on
+ * the disk, in host memory, or in the GPU's arena. */
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
-/* If the run computes on a GPU and values are in host memory, returns the host bytes of the list of
- * the blocks of value v. */
+/* If the run computes on a GPU and values are in host memory, returns the number of host bytes of
+ * the list of the blocks of value v. */
 int64_t osh_sim_list_rest(const osh_sim *s, int v);
 /* Both functions return bytes of value v. osh_sim_value_rest counts its rows in the activation
  * store, and osh_sim_value_kept counts the rows of the batches whose values stay in memory. */
 int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
-/* Returns the bytes that value v has in the largest batch. */
+/* Returns the number of bytes that value v has in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
-/* If the value belongs to an expert, returns the arena bytes of its rows that are copied together
- * for the statistics. Otherwise returns 0. */
+/* If only the rows of an expert count in the statistics of the value, returns the number of arena
+ * bytes of a copy of these rows. Otherwise returns 0. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
-/* Returns the bytes of the sum for the input of Linear l, plus the bytes of the data that a solve
- * computes from the sum. */
+/* Returns the number of bytes of the sum for the input of Linear l, plus the bytes of the data that
+ * a solve computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
-/* Returns the bytes of the partial sum (member `part` of osh_stat), which is as large as the sum.
- * Returns 0 if there is no partial sum. */
+/* Returns the number of bytes of the partial sum (member `part` of osh_stat), which is as large as
+ * the sum. Returns 0 if there is no partial sum. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
-/* Returns the bytes of the values that the visit keeps for the second pass of two-pass observers
- * (schedule/looks.h). */
+/* Returns the number of bytes of the values that the visit keeps for the second pass of two-pass
+ * observers (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* If values for two-pass observers are stored as F16, returns the bytes of the F16 copy of one
- * batch. This copy exists while the batch is stored. Otherwise returns 0. */
+/* If values for two-pass observers are stored as F16, returns the number of bytes of the F16 copy
+ * of one batch. This copy exists while the batch is stored. Otherwise returns 0. */
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
-/* Returns the bytes of the buffers of the threads that prefetch values. */
+/* Returns the number of bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
 /* Simulates the second pass of two-pass observers, in which they read the kept values again, sample
  * by sample. It takes place before a Linear is solved. Then counts the values as freed. */
 void osh_sim_look(osh_sim *s);
-/* Returns the bytes of the statistics for the factors of fold f. groups: the groups of samples
- * (ops/stat.h) while statistics are collected, or {0} after the groups are merged. */
+/* Returns the number of bytes of the statistics for the factors of fold f. groups: the groups of
+ * samples (ops/stat.h) while statistics are collected, or {0} after the groups are merged. */
 int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups);
 /* Sets *bytes to the bytes that computing the factors of fold f needs. */
 osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f);

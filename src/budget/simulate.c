@@ -95,8 +95,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // Some lists for ranges have an entry for each sample. s->frame also counts a buffer for a
-    // sample that is copied between GPU and disk.
+    // Some lists for observers of ranges have an entry for each sample. s->frame also gets the
+    // bytes of the buffer through which a sample is copied between GPU and disk.
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
@@ -197,10 +197,10 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->values.stored[v]) *taken += osh_sim_value_rest(s, v), s->values.stored[v] = false;
 }
 
-/* Simulates the end of batch b, in the order of the run. First frees the stored rows of the batch
+/* Simulates the end of batch b, in the order of the run. First frees those stored rows of the batch
  * that no later step reads. Then allocates the rows of the batch's outputs. left: bytes of GPU
- * memory that the batch still uses. *now: bytes of the values in the activation store, which the
- * function updates. */
+ * memory that the batch still uses. *now: bytes of the values in the activation store; the function
+ * updates this number. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -234,7 +234,7 @@ static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
 }
 
 /* Counts the bytes of table rows that the lookup ops of a step read from the source. With a GPU,
- * returns the host bytes of the rows for one batch. Otherwise returns 0. */
+ * returns the number of host bytes of the rows for one batch. Otherwise returns 0. */
 static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->in->graph;
@@ -266,7 +266,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks for copies of values, which are at the end of the GPU's memory
+    // bytes of the blocks through which values are copied, at the end of the GPU's memory
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
@@ -371,7 +371,7 @@ done:
     return rc;
 }
 
-/* Returns the host bytes for prefetching the inputs of a step from the disk. */
+/* Returns the number of host bytes for prefetching the inputs of a step from the disk. */
 static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
 {
     const osh_memory *m = &s->p->memory;

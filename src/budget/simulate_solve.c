@@ -8,7 +8,7 @@
 #include "match/cache.h"
 #include "schedule/windows.h"
 
-/* Returns the bytes of the buffers for the packed tensors of Linear l. */
+/* Returns the number of bytes of the buffers for the packed tensors of Linear l. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
@@ -19,10 +19,10 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the bytes that pruning needs before quantizing. If the pruner uses the Hessian, they
- * include a copy of it, because the quantizer needs the unchanged Hessian. *kept: set to the bytes
- * of the pruned weights, which exist until the quantizer has read them. *device: set to the bytes
- * in the GPU's memory; NULL: all bytes are in host memory. */
+/* Returns the number of bytes that pruning needs before quantizing. If the pruner uses the Hessian,
+ * they include a copy of it, because the quantizer needs the unchanged Hessian. *kept: set to the
+ * bytes of the pruned weights, which exist until the quantizer has read them. *device: set to the
+ * bytes in the GPU's memory; NULL: all bytes are in host memory. */
 static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, const osh_linear *lead,
                                int n_threads, int64_t *kept, size_t *device)
 {
@@ -112,7 +112,7 @@ static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 typedef struct solving { // a call (schedule/windows.h), and the bytes that solving it needs
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    /* Numbers of host bytes, or without a GPU of device bytes.
+    /* Numbers of bytes. They are host bytes with a GPU, and device bytes without a GPU.
      * work: for the whole call.
      * pack: for packing one result.
      * copy: for copies of Hessian and shift, which are needed if another call also uses these.
@@ -141,7 +141,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
         if (s->stats.open[k][lead->input]) x->copy += osh_sim_sum_bytes(s, k, lead);
 }
 
-/* Returns the bytes of GPU memory that the solve of the call x may use. */
+/* Returns the number of bytes of GPU memory that the solve of the call x may use. */
 static size_t sim_solve_room(const osh_sim *s, const solving *x)
 {
     int64_t there = osh_layout_extent(s->gpu) + x->copy,
@@ -154,7 +154,8 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
-    // the limit of GPU memory, which osh_memory_compress_bytes replaces by the bytes
+    // At first, x->on_gpu is the limit of GPU memory. osh_memory_compress_bytes replaces it by the
+    // bytes of GPU memory that the call needs.
     x->on_gpu = sim_solve_room(s, x);
     if (!(x->lead->wants & OSH_STAT_BLOCK))
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
@@ -278,7 +279,7 @@ osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_
     sim_merge_groups(s, r);
     osh_sim_look(s);
     osh_sim_drop_copies(s);
-    // solve_limit is 0 for the smallest budget, with which no calls are solved together
+    // solve_limit is 0 while the smallest budget is computed; calls are then not solved together
     if (s->gpu && s->p->memory.solve_limit) OSH_TRY(sim_gather(cx, s, w, st->keep));
     for (;;) {
         OSH_TRY(osh_windows_next(cx, &w));

@@ -339,8 +339,8 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
 }
 
 /* Returns the first shape (set of columns of a conversation) whose columns the row has. If there is
- * none, returns the first shape of which the row has only the first column, or NULL. If `column` is
- * not NULL, the shape must begin with this column. */
+ * none, returns the first shape whose first column the row has. Returns NULL if there is no such
+ * shape either. If `column` is not NULL, the shape must begin with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
     /* Shape of which the row has the column `first` but not the column `answer`. */

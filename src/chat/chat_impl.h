@@ -20,8 +20,8 @@ typedef struct osh_chat_part { // the part of a conversation to render
     osh_chat_spans *marks; // view: gets the texts of `generation` blocks; NULL: not wanted
 } osh_chat_part;
 
-/* Appends the text of a part of a conversation, or of a row if the template's variables are
- * columns. */
+/* Renders the part `part` of a conversation, and appends the text to `out`. If the variables of the
+ * template are columns, renders the whole row. */
 osh_status osh_chat_render_part(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                 const osh_chat_row *row, const osh_chat_part *part);
 /* Returns the list of the messages of a row. */

@@ -341,8 +341,8 @@ static osh_jv filter_map(osh_jrun *r, const osh_jargs *a)
     return out;
 }
 
-/* Implements select and reject (arguments: test, arguments of the test), and selectattr and
- * rejectattr (arguments: attribute, test, arguments of the test). */
+/* Runs one of four filters. `select` and `reject` have the arguments: a test, and the arguments of
+ * the test. `selectattr` and `rejectattr` have an attribute before these arguments. */
 static osh_jv filter_choose(osh_jrun *r, const osh_jargs *a, bool by_attribute, bool keep)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_ITER);

@@ -38,7 +38,7 @@ typedef enum {
     OSH_JV_LIST,
     OSH_JV_TUPLE,
     OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
-    OSH_JV_VIEW,  // items, keys or values of a dict; or if n is 1 a range, which has an index
+    OSH_JV_VIEW,  // if n is 1: a range, which has an index; else: items, keys or values of a dict
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -113,7 +113,7 @@ typedef enum {
  *   FILTER TEST                the operand, then the arguments (`fn` is the function)
  *   BINARY                     left, right (`op` is the operator)
  *   COND                       the condition, the value if true, and if present the value if false
- *   COMPARE                    the operands; `op` of each compares the previous operand with it
+ *   COMPARE                    the operands; an operand's `op` compares the one before it with it
  *   PRINT SET_BLOCK ...        see jinja_stmt.c
  *
  * A named argument is a node with its name in `keyword`. */
@@ -173,7 +173,7 @@ typedef struct osh_jrun {
     bool strict;
     /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
-    osh_buf *marked; // view: `out` of the whole template; a block may have another `out`
+    osh_buf *marked; // view: `out` of the whole template; `out` is another buffer in some blocks
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
@@ -291,7 +291,8 @@ bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.i
 enum { OSH_J_MAX_ARGS = 8 };
 typedef struct osh_jargs {
     osh_jv self;                 // operand of a filter or a test; object of a method
-    osh_jv at[OSH_J_MAX_ARGS];   // value of each parameter; kind UNDEF with s NULL: not given
+    /* Value of each parameter. If its kind is UNDEF and its `s` is NULL, no argument was given. */
+    osh_jv at[OSH_J_MAX_ARGS];
     osh_jv more;                 // LIST: further positional arguments, if the parameters end in "*"
     osh_jv named;                // DICT: further named arguments, if the parameters end in "*"
 } osh_jargs;

@@ -67,7 +67,8 @@ static size_t before_space(const lexer *x, size_t from, size_t end)
     return end;
 }
 
-/* Adds a token with the text before the tag at `end`. `sign` is the third character of the tag. */
+/* Adds a token with the text before the tag. The tag begins at `end`; `sign` is its third
+ * character. */
 static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign)
 {
     size_t stop = end;

@@ -400,7 +400,7 @@ static osh_jnode *parse_compare(osh_jparser *p)
             n = osh_jparse_new(p, OSH_JN_COMPARE);
             osh_jparse_add(n, left);
         }
-        // The wrapper node has the operator; eval_compare reads the operand inside it.
+        // This node has the operator, and its child is the operand that eval_compare reads.
         osh_jnode *wrap = osh_jparse_new(p, OSH_JN_POS);
         if (wrap) wrap->op = op;
         osh_jparse_add(wrap, parse_level(p, 3));

@@ -16,7 +16,7 @@ typedef struct line { // a parsed command line
         osh_pull_options pull;
         osh_report_options report;
         osh_compare_options compare;
-    } options; // own: options of the command; the member is set from the fields of the command
+    } options; // own: options of the command; each command uses one member, which its fields set
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;
@@ -28,7 +28,7 @@ typedef struct out_state {
     bool failed;  // true if writing to stdout failed
     bool json;    // true if stderr is JSON
     bool complete; // true if all ranks have done their work; a failure then ends no other rank
-    char *resume; // own: directory with which the same command continues; NULL: none
+    char *resume; // own: unfinished output that the same command would continue; NULL: none
     osh_ranks *ranks; // own: the processes that a launcher has started; NULL: one process
 } out_state;
 
@@ -65,8 +65,8 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 const char *osh_flag_kind(const osh_field *f);
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *watch: memory that both processes share. The rank writes its current work and the processes of
- * the other guards to this memory. */
+ * *watch: memory that both processes share. There the rank stores its current work, and the process
+ * ids of the guards of the other ranks. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, connects to the other processes. Fails if
  * the processes do not have the same arguments, working directory and environment. *out (own) is

@@ -135,8 +135,8 @@ static const char bash_head[] =
     "    [[ $cur != '=' ]] || cur=\n"
     "    case $prev in";
 
-/* True if no earlier command has the flag. Flags with equal names have equal values in all
- * commands. */
+/* True if no earlier command has the flag. A flag allows the same values in each command that has
+ * it. */
 static bool flag_is_new(const command *c, const osh_field *f)
 {
     for (const command *b = osh_commands; b < c; b++)

@@ -516,8 +516,8 @@ static const char *line_text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
-/* Sets options that a run of the program has and a run of the library does not: a default of
- * --output, and texts for a person. */
+/* Sets options that only the program sets, and the library does not: a default of --output, and
+ * texts for a person. */
 static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;

@@ -112,8 +112,8 @@ done:
     return rc;
 }
 
-/* True if enough was read: with opt->concatenate `limit` blocks, else `limit` rows or
- * opt->num_tokens tokens. A limit of 0 is no limit. */
+/* True if enough was read. With opt->concatenate, `limit` blocks are enough; otherwise `limit` rows
+ * or opt->num_tokens tokens are enough. A limit of 0 is no limit. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;

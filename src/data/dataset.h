@@ -24,8 +24,8 @@ typedef struct osh_dataset {
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
-    /* Path of a data file, or of a directory of data files. Kinds: .jsonl, .json, .csv and .txt,
-     * which may also end in .zst or .gz, and .parquet. */
+    /* Path of a data file, or of a directory of data files. Kinds: .parquet, .jsonl, .json, .csv
+     * and .txt. All except .parquet may have .zst or .gz after the ending. */
     const char *path;
     /* Name of the column; NULL: input_ids, or "text" if the rows have no input_ids. */
     const char *text_column;

@@ -38,8 +38,8 @@ struct osh_lines {
     char head[4]; // first bytes of the current file, which may be a byte order mark
     size_t n_head;
     bool begun;         // true: `head` was checked
-    /* The bytes of the current file that were processed (with the byte order mark), and their
-     * number of newlines. */
+    /* Number of bytes of the current file that were processed (with the byte order mark), and
+     * number of newlines in these bytes. */
     int64_t part_bytes, part_lines;
     int64_t mark;       // size of the byte order mark in bytes; 0: the file has none
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark

@@ -3,7 +3,8 @@
  * Snappy's raw format is the number of decompressed bytes, and then elements. The low two bits of
  * the first byte of an element tell its kind:
  *
- *   0   literal: the upper 6 bits are the length - 1, or 60 to 63: 1 to 4 bytes have the length - 1
+ *   0   literal: the upper 6 bits are the length - 1 if they are below 60;
+ *       60 to 63: the length - 1 is in the next 1 to 4 bytes
  *   1   copy: bits 2 to 4 are the length - 4, and bits 5 to 7 and a byte are the offset
  *   2   copy of 1 to 64 bytes: the upper 6 bits are the length - 1, and 2 bytes are the offset
  *   3   like 2, with an offset of 4 bytes
@@ -43,7 +44,7 @@ typedef struct snappy {
     const uint8_t *from, *end;
 } snappy;
 
-/* Reads a number of `bytes` bytes. Returns false if the input ends. */
+/* Reads a whole number that is stored in `bytes` bytes. Returns false if the input ends. */
 static bool snappy_number(snappy *s, size_t *out, size_t bytes)
 {
     *out = 0;
@@ -70,7 +71,7 @@ static bool snappy_copy(snappy *s, uint8_t tag)
     if (!snappy_number(s, &offset, kind == 3 ? 4 : (size_t)kind)) return false;
     if (kind == 1) len = (size_t)(tag >> 2 & 7) + 4, offset |= (size_t)(tag >> 5) << 8;
     if (!offset || offset > s->at || len > s->n - s->at) return false;
-    /* Byte by byte, because the copied bytes may include bytes that this loop writes. */
+    /* Copies byte by byte, because the copied bytes may include bytes that this loop writes. */
     for (; len; len--, s->at++) s->to[s->at] = s->to[s->at - offset];
     return true;
 }

@@ -28,7 +28,7 @@ typedef struct osh_pq_column {
     osh_pq_values values; // own: the member `last` of `values`
     int64_t n_left;       // number of levels of the current page that were not yet read
     bool ready;           // true: rep and def are the levels of the next value
-    bool ended;           // true: the column has no more values, and rep is 0
+    bool ended;           // true: the column has no more values; `rep` is then 0
     int rep, def;
 } osh_pq_column;
 

@@ -30,7 +30,7 @@ typedef struct osh_thrift {
 } osh_thrift;
 
 osh_thrift osh_thrift_of(osh_ctx *cx, const void *s, size_t n, const char *what);
-/* Reads a whole number, of the type of a field or of an item of a list. */
+/* Reads a whole number. `type` is the type of the field or of the list's items. */
 osh_status osh_thrift_int(osh_thrift *t, int64_t *out, int type);
 /* Reads a bool field. The value of the field is its type: OSH_THRIFT_TRUE or OSH_THRIFT_FALSE. */
 osh_status osh_thrift_bool(osh_thrift *t, bool *out, int type);

@@ -88,7 +88,8 @@ static size_t character_bytes(const char *s)
 }
 
 /* Finds the next line of a text: at most `width` characters, cut at a space if the line has one.
- * Sets *n to its bytes and *shown to its characters. Returns the start of the line after it. */
+ * Sets *n to the number of its bytes, and *shown to the number of its characters. Returns the start
+ * of the line after it. */
 static const char *column_line(const char *s, int width, size_t *n, int *shown)
 {
     size_t at = 0, space = 0;

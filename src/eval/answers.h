@@ -18,7 +18,7 @@ osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const
 
 typedef struct osh_answers { // views
     const char *prompt;
-    /* Names of the models and their answers; names[1] NULL: only one answer. */
+    /* Names of the models, and their answers. If names[1] is NULL, there is only one answer. */
     const char *names[2], *texts[2];
 } osh_answers;
 /* Appends the prompt, and the answers in two columns, in lines of at most 80 characters. */

@@ -13,8 +13,8 @@ struct osh_decode {
     bool round;
     int64_t n, room;    // n: number of tokens that have run; room: largest possible n
     int32_t *ids;       // own [room]: ids of the tokens
-    /* State of each op, such as keys and values (also own); NULL: each osh_decode_run runs all
-     * earlier tokens again. */
+    /* State of each op, such as keys and values. The states are own, too. NULL: there are no
+     * states, so each osh_decode_run runs all earlier tokens again. */
     osh_op_past *pasts; // own [nodes]
     /* For longrope: if the sample gets more than long_from tokens, all its tokens run again. 0: the
      * tokens never run again. */

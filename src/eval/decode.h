@@ -30,7 +30,7 @@ int64_t osh_decode_width(const osh_forward *f);    // Returns the number of logi
  * Shows the progress `pr` after each subgraph, unless `pr` is NULL. */
 osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32_t *ids, int64_t n,
                           osh_progress *pr);
-/* Returns the number of bytes of weights that the last osh_decode_run read, because these weights
- * do not stay in memory. */
+/* Returns the number of bytes of weights that the last osh_decode_run read from files. Each run
+ * reads the weights that do not stay in memory. */
 int64_t osh_decode_read_bytes(const osh_decode *d);
 #endif

@@ -82,7 +82,7 @@ static void head_count(need *to, const sums *t, int n_threads)
                (int64_t)osh_tensor_gross((size_t)in_width * sizeof(float));
 }
 
-/* Returns the peak of the whole generation if the weights of the subgraphs with stays[i] stay in
+/* Returns the peak of the whole generation. stays[i] is true if the weights of subgraph i stay in
  * memory. */
 static int64_t sums_peak(const sums *t, const bool *stays)
 {

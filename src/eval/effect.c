@@ -28,8 +28,9 @@ struct osh_effect {
     int n_units;        // unit u belongs to rank u modulo the number of ranks
     osh_ranks *ranks;   // view: the ranks that divide the units; NULL: this process has all units
     osh_forward *f;     // own
-    /* Node and weight of each Linear in f->graph. The plan's graph has other indices if experts are
-     * calibrated by route. node < 0: the graph does not have the Linear. */
+    /* Node and weight of each Linear in f->graph. The plan's graph has other indices if each expert
+     * is calibrated only on the tokens that are routed to it. node < 0: f->graph does not have the
+     * Linear. */
     struct place { int node, weight; } *at; // own [Linears of the plan]
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
@@ -262,8 +263,9 @@ done:
     return rc;
 }
 
-/* Sets times [subgraphs] to the number of streams that run each subgraph: the clean one, and one
- * for each unit from the subgraph of its first Linear on. */
+/* Sets times [subgraphs] to the number of streams that run through each subgraph. The clean stream
+ * runs through all subgraphs. The stream of a unit begins at the subgraph of the unit's first
+ * Linear. */
 static osh_status effect_count_streams(osh_ctx *cx, double *times, const osh_effect *e)
 {
     osh_status rc = OSH_OK;

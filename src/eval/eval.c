@@ -154,7 +154,7 @@ done:
     return rc;
 }
 
-/* Prints `answers` before the perplexity, unless its prompt is NULL. */
+/* Prints the answers and then the perplexity. If answers->prompt is NULL, there are no answers. */
 static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_answers *answers,
                                const osh_eval_options *o, osh_sink sink, void *user)
 {
@@ -244,7 +244,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    /* 1: the scores are a step of the progress. */
+    /* The scores are one more step after the steps for the subgraphs. */
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1;
 done:
     return rc;

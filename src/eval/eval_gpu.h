@@ -12,7 +12,7 @@
 #include "match/options.h"
 
 typedef struct osh_eval_gpu osh_eval_gpu;
-/* True if --device, or auto on this machine, may choose a GPU. */
+/* True if --device names a GPU, or leaves the choice to the program and this machine has a GPU. */
 bool osh_eval_gpu_wanted(const osh_eval_options *o);
 /* *out (own) is NULL if the evaluation runs on the host. Otherwise opens the GPU and allocates all
  * blocks. Fails with OSH_E_USAGE if --device-memory is too small; the message has the smallest

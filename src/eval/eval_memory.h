@@ -23,7 +23,7 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
 /* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of
- * n_tokens. The output has codes instead of some weights: the F32 of a weight is decoded next to
- * its codes, and inputs of Linears are rounded in a copy. */
+ * n_tokens. The output has codes instead of some weights. So memory is needed for the F32 numbers
+ * that are decoded from a weight's codes, and for a rounded copy of a Linear's input. */
 int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens);
 #endif

@@ -32,7 +32,8 @@ typedef struct reaping {
      * count: number of these tokens. */
     osh_stat *sum, *count; // own [experts]
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    /* True for the inputs of the subgraph, which batches keep while its experts are measured. */
+    /* True for the inputs of the subgraph. They stay in the batches while the experts of the
+     * subgraph are measured. */
     bool *stay;     // own [graph values]
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;

@@ -77,8 +77,9 @@ void osh_forward_rate(osh_progress *pr, double tokens, double begun);
 /* Loads the weight and the bias (NULL: none) of the head of f. The caller owns both. */
 osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
                                  const osh_forward *f);
-/* Returns the attributes of nll and kl for the logits of f and `ref` (NULL: f for both). The biases
- * are f->head_bias and ref->head_bias. */
+/* Returns the attributes of the ops `nll` and `kl`, which compare the logits of the model f with
+ * those of `ref`. If `ref` is NULL, f is used instead. The biases are f->head_bias and
+ * ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
 /* Makes *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows
  * each token; -1 for the last token of a sample. */
@@ -130,7 +131,8 @@ int64_t osh_forward_head_bytes(const osh_forward *f);
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
 /* Returns the number of bytes of value v in the batches of this process. A batch has `size`
- * samples; only the first n samples count. v -1: bytes of the batches without values. */
+ * samples; only the first n samples count. If v is -1, returns the number of bytes of the batches
+ * without their values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
 /* Returns the number of bytes of the weights of the nodes that run. */

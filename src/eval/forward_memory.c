@@ -77,7 +77,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
                              const osh_dataset *d, int64_t n, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
-    /* plain_set_batches gives *p batches, which this function frees at its end. */
+    /* plain_set_batches adds batches to *p; osh_forward_bytes frees these batches at its end. */
     osh_plain *p = f->plain;
     const osh_manifest none = {0};
     osh_budget b = {&p->in, &p->match, &p->rewrites, &none, &p->schedule,

@@ -200,8 +200,8 @@ static bool eos_has(const generation *g, int32_t id)
 
 /* ---- text of tokens ---- */
 
-/* Appends the text of token `id` to the output and passes it to the sink. If id < 0, does this with
- * the remaining bytes of an incomplete character. */
+/* Appends the text of token `id` to the output, and passes the text to the sink. If id < 0, the
+ * text is the remaining bytes of an incomplete character. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -281,7 +281,7 @@ done:
     return rc;
 }
 
-/* Opens the model and reads the prompt. Sets *load to the peak of host bytes during this. */
+/* Opens the model and reads the prompt. Sets *load to the peak of host bytes meanwhile. */
 static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt,
                                   int64_t *load)
 {

@@ -22,7 +22,7 @@ struct osh_gradients {
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
     /* Arrays of flags.
-     * in [values]: true for the inputs of the current subgraph for which gradients are computed.
+     * in [values]: true for the values that are inputs of the current subgraph and get gradients.
      * none [weights]: false for each weight.
      * seen [values]: true for the values at which gradients are measured. */
     bool *in, *none, *seen; // own

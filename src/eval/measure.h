@@ -1,13 +1,14 @@
 /* measure.h - measurements of the model before the run. The run depends on their results. Each
- * measurement is one osh_measurement: src/eval/experts.c (REAP), src/eval/owl.c (OWL). A modifier
- * names its measurement by the key of the recipe that gets the result (osh_modifier_asks). */
+ * measurement is one osh_measurement: src/eval/experts.c (REAP), src/eval/owl.c (OWL). The result
+ * becomes the value of a key of the modifier in the recipe. The modifier chooses its measurement by
+ * this key (osh_modifier_asks). */
 #ifndef OSH_EVAL_MEASURE_H
 #define OSH_EVAL_MEASURE_H
 #include "base/profile.h"
 #include "plan/plan.h"
 
 typedef struct osh_measurement {
-    const char *key;  // key of the modifier in the recipe that gets the result, such as "retained"
+    const char *key;  // key of the modifier whose value is the result, such as "retained"
     const char *what; // plural of the measured things, such as "experts"
     /* Sets *out (own) to the state of a measurement for the modifier m. p: a plan made with
      * opt->measure; p and m must outlive *out. */

@@ -5,7 +5,8 @@
 
 typedef struct osh_panel {
     char *name;                     // own: last part of the path of the file or of an output
-    /* own: model, reference and data as on the command line; reference NULL: none. */
+    /* own: model, reference and data as on the command line. `reference` is NULL if there is
+     * none. */
     char *model, *reference, *data;
     char *tokens;                   // own: checksum of the token ids and the windows
     int64_t n_samples, n_scored, n_vocab;

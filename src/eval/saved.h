@@ -8,8 +8,8 @@
  *
  *   hidden.weight [N, D]     lm_head.weight [V, D]     lm_head.bias [V], if the head has one
  *
- * The graph of the checkpoint is an embedding, which returns row t of hidden.weight for token t,
- * and the head. N: tokens of the data set; D: hidden_size; V: vocabulary size. */
+ * The graph of the checkpoint has two nodes: an embedding and the head. The embedding returns row t
+ * of hidden.weight for token t. N: tokens of the data set; D: hidden_size; V: vocabulary size. */
 #ifndef OSH_SAVED_H
 #define OSH_SAVED_H
 #include "eval/eval_memory.h"

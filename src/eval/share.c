@@ -15,7 +15,7 @@ osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here)
 {
     osh_status rc = OSH_OK;
     osh_ranks *ranks = o->ranks;
-    static char cpu[] = "cpu"; // static text for o->device; the caller frees the text that it gave
+    static char cpu[] = "cpu"; // text for o->device; the caller frees the old text of o->device
     bool gpu = osh_eval_gpu_wanted(o);
     *here = true;
     if (!ranks) goto done;

@@ -18,8 +18,8 @@
 #include <stdio.h>
 
 /* MAX_PLANS: capacity of the cache of plans; when it is full, a new plan replaces the oldest.
- * Batches may differ in shape. For example, 64 batches of a model with four widths need about 600
- * plans, and the GPTQ solves of the model need 210 more. */
+ * Batches of different shapes need different plans. For example, 64 batches of one model needed
+ * about 600 plans, and the GPTQ solves of this model needed 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
 enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes: no algorithm of cuBLASLt needs more
 /* Largest number of algorithms that cuBLASLt returns for a shape. The program uses the first of
@@ -50,12 +50,12 @@ typedef struct plan {
     struct plan *next; // next plan of the same hash bucket; view
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    /* Descriptors of the matrices; cuBLASLt's first operand is b, the second is a. */
+    /* Descriptors of the matrices c, b (cuBLASLt's first operand) and a (its second operand). */
     cublasLtMatrixLayout_t c, first, second; // own
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // number of bytes of workspace that the algorithm needs
     /* True: the matrix products are computed one by one, because the algorithm does not support a
-     * batch of key.n_batch. */
+     * batch of key.n_batch products. */
     bool one_by_one;
     /* True: F32 is multiplied in the default mode, because cuBLASLt has no pedantic algorithm. */
     bool lenient;
@@ -78,11 +78,11 @@ struct osh_cuda_blas {
 static_assert(sizeof(osh_cuda_blas) <= OSH_GPU_PLANS, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
+/* Opens a CUDA library: the first of `versions` that exists on the loader's paths or in the usual
  * directory of the CUDA toolkit. The library remains in memory after dlclose, because the driver
  * and the libraries keep pointers into each other until the process ends. If no version can be
  * opened, the error names the missing dependency of a version that exists. If no version exists,
- * the error names the first version. */
+ * the error names versions[0]. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -112,8 +112,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* Called after a function of cuBLASLt or cuSOLVER has failed. Waits for the GPU and returns the
- * CUDA error that is the reason, or OSH_OK if CUDA has no error. */
+/* Called after a function of cuBLASLt or cuSOLVER has failed. Waits for the GPU. Returns the
+ * CUDA error that caused the failure, or OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -311,7 +311,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    // a fatal error of the GPU is another reason for no algorithm; gpu_check reports such an error
+    // after a fatal error of the GPU, no algorithm is found either; gpu_check reports this error
     if (!found) {
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -1,14 +1,18 @@
 /* copies.cu - copies between the host and a GPU.
  *
- *   host memory ──memcpy──► ring of pinned pieces ─► compute stream   put: in order with the work
- *                           another ring          ─► copy stream      put_ahead: after other work
- *   page-locked host memory ───────────────────────► copy stream      put_ahead: waits for the copy
+ *   host memory ──memcpy──► ring of pinned pieces ─► compute stream   put
+ *                           another ring          ─► copy stream      put_ahead
+ *   page-locked host memory ───────────────────────► copy stream      put_ahead, large copies
  *   a file ──pread──► a piece of either ring ──────► its stream       osh_gpu_put_file
  *   page-locked blocks of values ──────────────────► stream of the lane IN        move
  *                                ◄────────────────── stream of the lane OUT       move
  *
- * A lane is a stream for copies of values (tensor/device.h). Several small copies share a piece of
- * a ring. The time of small copies is not measured; the GPU's clock measures all other copies.
+ * Names at the right are functions. `put` copies in order with the work of the compute stream, and
+ * `put_ahead` copies during this work. A large put_ahead of page-locked memory uses no ring, and
+ * waits until the copy is complete. A lane is a stream for copies of values (tensor/device.h).
+ * Several small copies share a piece of a ring. The time of small copies is not measured; the GPU's
+ * clock measures all other copies.
+ *
  * A copy counts as hidden if the compute stream had work when the copy was queued. A move counts as
  * hidden from its begin until the compute stream began to wait for it. */
 #include "gpu/state.h"

@@ -80,8 +80,8 @@ done:
     return rc;
 }
 
-/* This kernel is never launched. Reading its attributes fails if the binary has no code for the
- * GPU. */
+/* This kernel is never launched. gpu_describe only reads its attributes, because this fails if the
+ * binary has no code for the GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 
 /* Reads the properties of the GPU, opens cuBLASLt and cuSOLVER, and sets d->text. */

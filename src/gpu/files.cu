@@ -1,7 +1,7 @@
 /* files.cu - reads files into GPU memory.
  *
- *   the disk ──cuFile──► slot of the stage ──► destination   whole blocks; then the requested bytes
- *   the disk ──pread──► page-locked piece ──► destination    if there is no stage or cuFile fails
+ *   the disk ──cuFile──► slot of the stage ──► destination    if there is a stage
+ *   the disk ──pread──► page-locked piece ──► destination     if there is none, or if cuFile fails
  *
  * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
  * KiB. Otherwise it reads through buffers of its own. But a tensor may begin at any byte of a file,
@@ -196,9 +196,9 @@ static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes,
     return true;
 }
 
-/* Reads the first bytes of the request `r`, at most one slot, and copies them to their destination
- * in GPU memory. Sets *n to the number of bytes; 0 means that cuFile failed and the host must read
- * the bytes. */
+/* Reads the first bytes of the request `r`, as many as fit in one slot, and copies them to their
+ * destination in GPU memory. Sets *n to the number of these bytes. If cuFile fails, *n is 0, and
+ * the host must read all bytes of the request. */
 static osh_status slot_read(osh_ctx *cx, osh_device_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;

@@ -31,7 +31,7 @@ typedef struct osh_device_kind {
      * every arena. The fastest algorithms on compute capability 9 need this size. */
     size_t workspace;
     size_t stage;      // bytes of the stage in the arena (osh_device_files)
-    /* Bytes for the code and handles of libraries; a default budget leaves them free. */
+    /* Bytes for the code and handles of libraries. A default budget leaves these bytes free. */
     size_t reserve;
     size_t host_bytes; // page-locked host memory of an open device, for copies
     size_t plan_bytes; // host bytes for the plans of matrix products (blas.cu)
@@ -65,10 +65,11 @@ osh_status osh_device_open(osh_ctx *cx, osh_device **out, const osh_device_kind 
  * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
 /* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix is cut into blocks for matrix
- * products if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch than
- * there is. The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number divided by 2, 4,
- * ..., and at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch
- * for a matrix of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+ * products if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch for the
+ * whole matrix than osh_triangle_room returns. A block has OSH_TRIANGLE_BLOCK rows, or this number
+ * divided by 2, 4, ..., but never fewer than OSH_TRIANGLE_LEAST. osh_triangle_room returns the size
+ * of the scratch for a matrix of n rows, in bytes. It is the size of the matrix, but at most the
+ * size of 2 x 2 blocks of OSH_TRIANGLE_BLOCK rows, plus OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -34,7 +34,7 @@
  * of its code. */
 #define OSH_CU_APART __noinline__
 #else
-/* The emulated GPU uses this attribute, because a macro with the name __noinline__ would break host
+/* The emulated GPU does not define a macro __noinline__, because such a macro would break host
  * headers. */
 #define OSH_CU_APART __attribute__((noinline))
 #endif
@@ -110,8 +110,8 @@ template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
     osh_cu_store(x, __fmul_rn(osh_cu_round<T>(tanhf(t)), c));
 }
 
-/* osh_cu_warp_sum returns the sum, osh_cu_warp_max the maximum, of x over the warp. All lanes get
- * the same result, because the butterfly reduction has a fixed order. */
+/* Two reductions of x over the warp: osh_cu_warp_sum returns the sum, and osh_cu_warp_max returns
+ * the maximum. All lanes get the same result. The butterfly adds in a fixed order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {
     for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);

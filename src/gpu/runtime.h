@@ -25,14 +25,14 @@ int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per mu
 /* osh_cuda_gemm multiplies row-major matrices with cuBLASLt: C [m, n] = alpha op(A) op(B) + beta C,
  * for n_batch products. Sums are f32.
  *
- * Algorithm: the first of cuBLASLt's list for the shape, without split sums and with a workspace of
- * OSH_GPU_WORKSPACE bytes. So equal shapes give equal bytes on one GPU. The algorithm is chosen
- * for a batch of n_like products; 0 means n_batch. If that algorithm does not support a batch of 1,
- * the algorithm for a batch of 1 is used. If the batch size varies, the caller passes 1 or the
- * usual size as n_like.
+ * Algorithm: cuBLASLt lists the algorithms for the shape that do not split sums and that need at
+ * most OSH_GPU_WORKSPACE bytes of workspace. The first of this list is used. So equal shapes give
+ * equal bytes on one GPU. The algorithm is chosen for a batch of n_like products; 0 means n_batch.
+ * If that algorithm does not support a batch of 1, the algorithm for a batch of 1 is used. If the
+ * batch size varies, the caller passes 1 or the usual size as n_like.
  *
- * tf32: tensor cores multiply F32 values as TF32, which has 10 fraction bits. They may truncate the
- * other bits. */
+ * tf32: if true, tensor cores multiply F32 values as TF32, which has 10 fraction bits. The tensor
+ * cores may truncate the other bits. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // number of elements from one row to the next
@@ -52,8 +52,8 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    /* True if the product was counted as OSH_DETOUR_BATCH (one_by_one) or OSH_DETOUR_F32
-     * (lenient). */
+    /* one_by_one: true if the product was counted as OSH_DETOUR_BATCH.
+     * lenient: true if the product was counted as OSH_DETOUR_F32. */
     bool one_by_one, lenient;
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);

@@ -49,8 +49,8 @@ void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
 /* Decides by the compute capability, because it determines the ratio of the peak speeds of F32 and
- * TF32. Peak TFLOP/s of dense matrix products, F32 and then TF32: A100 20 and 156, H100 67 and 495,
- * one workstation GPU 36 and 36, another one 91 and 183. */
+ * TF32. Peak TFLOP/s of dense matrix products in F32 / TF32: A100 20 / 156, H100 67 / 495, one
+ * workstation GPU 36 / 36, another workstation GPU 91 / 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

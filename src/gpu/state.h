@@ -71,10 +71,10 @@ typedef struct osh_gpu_slot {
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
-    int64_t *verdict; // view of `block`: the array of checksums that osh_device_files.sums returns
+    int64_t *verdict; // view: the part of `block` with the checksums of osh_device_files.sums
     osh_gpu_slot slots[OSH_GPU_SLOTS];
     /* locked: true if the stage is registered with cuFile.
-     * asked: true if the user requested cuFile (--use-gds true). */
+     * asked: true if the user requested cuFile (`--use-gds true`). */
     bool locked, asked;
     pthread_mutex_t lock; // protects the member `taken` of all slots
     pthread_cond_t given;
@@ -98,7 +98,7 @@ typedef struct osh_gpu {
     cudaEvent_t lane_end[OSH_N_LANES]; // own
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
-    osh_device *d; // view; d->lock also protects `pinned`, and the member `refused` of files
+    osh_device *d; // view; d->lock protects the list `pinned`, and osh_device_file.refused
     void *workspace; // view: scratch of matrix products, the first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;

@@ -24,10 +24,10 @@
  * So s depends on n and on the version of cuSOLVER, and s decides the last bits of the result. For
  * 14,336 columns the room is 68 MB; a copy of the whole matrix would be 822 MB.
  *
- * The room contains three blocks [s, s], then cuSOLVER's scratch. `first` and `second` are copies
- * of a D_j with zeros above the diagonal, because A may contain other data there; `sum` is the sum
- * of matrix products for one block. Step 2 uses the blocks for copies of D_1 and D_2, and for their
- * products. */
+ * The room contains three blocks [s, s] (`first`, `second`, `sum`), then cuSOLVER's scratch.
+ * `first` and `second` are copies of a D_j with zeros above the diagonal, because A may contain
+ * other data there. `sum` is the sum of matrix products for one block. Step 2 uses the blocks for
+ * copies of D_1 and D_2, and for their products. */
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256, SIDE = OSH_TRIANGLE_LEAST };
@@ -146,8 +146,8 @@ static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack
     return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
 }
 
-/* Copies the lower triangle of the diagonal block whose first row is j to `to` [w, w], with zeros
- * above the diagonal. */
+/* Copies to `to` [w, w] the lower triangle of the diagonal block whose first row is j. Elements
+ * above the diagonal of `to` become 0. */
 static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int64_t j, int64_t w)
 {
     return stack_copy_lower(cx, b, {to, w, 0}, {block_view(b, j, j).at, b->n, 0}, w, 1);

@@ -16,7 +16,8 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* The code OSH_E_USAGE would blame the command line, but the fault is in the template file. */
+    /* OSH_E_USAGE would blame the command line, so it is replaced: the fault is in the template
+     * file. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
@@ -38,8 +39,8 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* The code OSH_E_USAGE would blame the command line, but the fault is in the template
-             * or in config.json. */
+            /* OSH_E_USAGE would blame the command line, so it is replaced: the fault is in the
+             * template or in config.json. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;

@@ -285,7 +285,7 @@ done:
 
 /* ---- count of bytes in a device's arena ---- */
 
-enum { WITHOUT_END = 62 }; // log2 of the size of an arena without a limit
+enum { WITHOUT_END = 62 }; // the arena has 2^62 bytes, so it is never full
 
 typedef struct placing {
     const osh_back *k;

@@ -29,8 +29,8 @@ typedef struct osh_back {
      * from this node, F32, shape of the weight, on the device of the batch. dw is a view that is
      * valid during the call. The callback may be NULL if no gradient of a weight is wanted. */
     osh_status (*weight)(osh_ctx *cx, void *user, int weight, const osh_tensor *dw);
-    /* Callback for each value v with seen[v]. dv: the complete gradient of the value, F32 [tokens,
-     * width], a view that is valid during the call. */
+    /* Callback for each value v for which seen[v] is true. dv: the complete gradient of the value,
+     * F32 [tokens, width], a view that is valid during the call. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *dv);
     void *user;
 } osh_back;
@@ -43,8 +43,8 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
  * forward pass (osh_exec_run with `keep` NULL). The function frees the values that the nodes made.
  * dv [values of g]: own gradients, F32 [tokens, width], or NULL. On entry, the caller passes the
  * gradients of outputs of the range. These are values that nodes of the range made and that later
- * nodes read. On return, dv has the gradients of the values v with k->in[v]. A gradient is NULL if
- * the loss does not depend on its value. */
+ * nodes read. On return, dv has the gradients of the values v for which k->in[v] is true. A
+ * gradient is NULL if the loss does not depend on its value. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
 /* Computes an upper bound of the host bytes of osh_back_run and of the values of its batch, with
@@ -52,10 +52,10 @@ osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, os
  * of g]: true for values whose gradients the caller passes to osh_back_run. */
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                          int64_t n_tokens, int n_threads);
-/* Computes an upper bound of the bytes that a forward pass and a backward pass need at the
- * short-lived end of a device's arena (tensor/device.h). The forward pass is osh_exec_run with
- * `keep` NULL, and the backward pass is osh_back_run. The bytes include the gaps between blocks.
- * leaves: as in osh_back_peak. */
+/* Computes an upper bound of the bytes that a forward pass and a backward pass need for short-lived
+ * blocks in a device's arena (OSH_LIFE_SHORT of tensor/device.h). The forward pass is osh_exec_run
+ * with `keep` NULL, and the backward pass is osh_back_run. The bytes include the gaps between
+ * blocks. leaves: as in osh_back_peak. */
 osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
                                    int64_t n_tokens);
 #endif

@@ -9,8 +9,8 @@ struct osh_lanes {
     /* own [values]: true for values that are made sample by sample and that later nodes read.
      * Between calls of osh_exec_run, all entries are false. */
     bool *outer;
-    /* One batch for each thread, which holds one sample. Between calls of osh_exec_run, the batches
-     * are empty. */
+    /* One batch of one sample for each thread. Between calls of osh_exec_run, the batches are
+     * empty. */
     osh_batch *batch; // own [n_made]
 };
 #endif

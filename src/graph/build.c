@@ -212,7 +212,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    // true if weight 0 may have any number of rows, because the op infers none
+    // true if the op does not infer the number of rows of weight 0, so that any number is right
     bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
@@ -317,8 +317,8 @@ done:
 
 /* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). The output
  * of this node has zeros in the rows that are not routed to the expert. The nodes of the expert
- * then read this output under the name of the first input. Sets *whole to this name and to the
- * value that had the name before. */
+ * then read this output under the name of the first input. Sets *whole to this name and the value
+ * that it meant before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -385,8 +385,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    // After the module, names that are new in the module do not exist. All other names keep the
-    // values that they got in the module.
+    // Names that are new in the module are forgotten here. All other names keep the values that
+    // they got in the module.
     b->n_bound = outer;
 done:
     b->prefix = outer_prefix;

@@ -19,8 +19,8 @@ typedef struct osh_builder {
     int n_bound;
     const char *root;          // view: name of the text model's module, such as "model"
     char *plain;               // own: the name `root` with a dot, such as "model."
-    /* Prefixes of names in the checkpoint (views). A name of the template that begins with `plain`
-     * gets the prefix `inner` in its place. `outer` is put before all other names. */
+    /* Prefixes of names in the checkpoint (views). If a name of the template begins with `plain`,
+     * `inner` takes the place of `plain`. `outer` is put before all other names. */
     const char *inner, *outer;
     /* Prefix of the names of the current template entries, such as "", "model.layers.3." or
      * "model.layers.3.mlp.experts.7.". */
@@ -60,7 +60,8 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
  * these prefixes in order, until the checkpoint has the embedding table with the prefix:
  *   - the pairs in "names" of the template, or of the template that wraps this text model
  *   - b->plain
- *   - the pairs without b->plain, and the empty prefix, for models that were saved without a head
+ *   - for models that were saved without a head: the pairs with b->plain removed from the inner
+ *     prefix, and then the empty prefix
  * If no prefix fits, sets both members to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 

@@ -15,8 +15,9 @@ typedef struct osh_counting { // a rule that selects rows of a value
     const uint8_t *counted; // view [rows]: 1 for rows that count, else 0; NULL: all rows count
     bool routed;            // true if rows in which all elements are 0 do not count
 } osh_counting;
-/* Copies the rows of x that `which` selects. Copies the rows at the same positions of `original`,
- * which is the value in the original model, or NULL. All tensors are in host memory. */
+/* Copies the rows of x that `which` selects. If `original` is not NULL, it is the value in the
+ * original model, and its rows at the same positions are copied, too. All tensors are in host
+ * memory. */
 osh_status osh_counted_new(osh_ctx *cx, osh_counted *out, const osh_tensor *x,
                            const osh_tensor *original, const osh_batch *b,
                            const osh_counting *which);

@@ -38,7 +38,7 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own [room_acts]: the list has the first n_acts steps
+    act *acts;          // own [room_acts]: the steps; the first n_acts elements are used
     size_t n_acts, room_acts;
     scratch *scratches; // own [room_scratches]: no two are equal
     size_t n_scratches, room_scratches;
@@ -314,7 +314,7 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
     return bytes;
 }
 
-enum { WITHOUT_END = 62 }; // log2 of the size of an arena without a limit
+enum { WITHOUT_END = 62 }; // the arena has 2^62 bytes, so it is never full
 
 static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p,
                                    int64_t n_tokens)

@@ -1,8 +1,8 @@
-/* device_peaks.h - predicts the bytes that osh_exec_run needs at the short-lived end of a device's
- * arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a list of
- * steps: take (allocate a block), give (free a block), touch (read the extent of the arena). Then
- * the list is simulated in an arena for each number of tokens. Equal layers have equal lists, and
- * the result for a list and a number of tokens is computed only once.
+/* device_peaks.h - predicts the bytes that osh_exec_run needs for short-lived blocks in a device's
+ * arena (OSH_LIFE_SHORT of tensor/device.h), for many numbers of tokens. One walk over the nodes
+ * makes a list of steps: take (allocate a block), give (free a block), touch (read the extent of
+ * the arena). Then the list is simulated in an arena for each number of tokens. Equal layers have
+ * equal lists, and the result for a list and a number of tokens is computed only once.
  *
  *   q = linear(a); s = act(q)
  *   take ids, take a, touch, take q, touch scratch of linear, give a, take s, touch, give q, ... */
@@ -20,8 +20,8 @@ void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
 /* Simulates the list of steps for n_tokens tokens.
- * *peak: set to the largest number of bytes that blocks at the short-lived end of the arena need,
- * with the ids of the batch and the gaps between blocks.
+ * *peak: set to the largest number of bytes that short-lived blocks of the arena need, with the ids
+ * of the batch and the gaps between blocks.
  * *left: set to the bytes of the values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);

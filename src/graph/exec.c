@@ -283,9 +283,9 @@ static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *
     return rc;
 }
 
-/* Computes the activations of n experts to f [N, F]. Together, these experts have at most as many
- * rows as the batch. Calls the hook for the input and the activations of each expert. gate: index
- * of the first gate. */
+/* Computes the activations of n experts, and writes them to f [N, F]. Together, these experts have
+ * at most as many rows as the batch. Calls the hook for the input and the activations of each
+ * expert. gate: index of the first gate. */
 static osh_status observe_round(osh_ctx *cx, const osh_walk *w, const osh_mixture_expert *experts,
                                 int n, int gate, osh_tensor *f)
 {

@@ -21,8 +21,8 @@ typedef struct osh_weights {
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-/* Returns the bytes of the arrays `w` and `host` without the tensors, with the allocator's
- * overhead. */
+/* Returns the number of bytes of the arrays `w` and `host` without the tensors, with the
+ * allocator's overhead. */
 static inline size_t osh_weights_lists(const osh_graph *g)
 {
     return osh_mem_gross(sizeof(osh_weights)) +
@@ -32,7 +32,7 @@ static inline size_t osh_weights_lists(const osh_graph *g)
  * lookup ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
-typedef struct osh_weight_set { // the weights i in [first, end) of the graph with want[i]
+typedef struct osh_weight_set { // the graph's weights i in [first, end) for which want[i] is true
     const bool *want; // view [graph weights]
     int first, end;
 } osh_weight_set;
@@ -49,7 +49,7 @@ const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
                                        const osh_checkpoint *ck, int weight);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
-/* Returns the bytes of the weight after loading, with the allocator's overhead. */
+/* Returns the number of bytes of the weight after loading, with the allocator's overhead. */
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Copies host[weight] to the device and sets w[weight] to the copy. If host[weight] is NULL, loads
  * the weight from the checkpoint first. Without a device, w[weight] becomes the loaded tensor. */
@@ -89,15 +89,15 @@ typedef struct osh_batch_rows { // views of the token ids of a batch
 } osh_batch_rows;
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
                             const osh_batch_rows *rows);
-/* Frees the values of the batch in the range `of`, its ids and its offsets. Keeps the arrays of
- * pointers. b may be NULL. */
+/* Frees those values of the batch that are in the range `of`. Also frees the batch's ids and
+ * offsets. Keeps the arrays of pointers. b may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
 /* Clears a batch and fills it with the ids of `rows`. So one object can serve many batches, and its
  * arrays are allocated only once. The caller must call osh_batch_free, even after a failure. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
-/* Returns the bytes of the arrays `values` and `offsets` of a batch, with the allocator's
+/* Returns the number of bytes of the arrays `values` and `offsets` of a batch, with the allocator's
  * overhead. */
 static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 {
@@ -127,8 +127,8 @@ typedef struct osh_exec_hooks {
     /* lanes: view, memory for nodes that run sample by sample, one sample per thread
      * (osh_exec_by_sample). NULL: nodes run on the whole batch.
      * seen: view [values], used if nodes run sample by sample. `value` is then called for outputs
-     * of routers and for values v with seen[v]. It may also be called for other values. NULL: false
-     * for all values. */
+     * of routers and for values v for which seen[v] is true. It may also be called for other
+     * values. NULL: false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
@@ -152,16 +152,16 @@ typedef struct osh_exec_span {
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
-/* Runs the nodes of `s` on the batch. After that, only values v with s->keep[v] exist. If `check`
- * is true, a non-finite output is an error that names the module and the sample. On a device, this
- * error is returned after the last node. */
+/* Runs the nodes of `s` on the batch. After that, only values v exist for which s->keep[v] is true.
+ * If `check` is true, a non-finite output is an error that names the module and the sample. On a
+ * device, this error is returned after the last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check);
 /* Returns the first i with from <= i < n and set[i] true, or n if there is none. The search is fast
  * if few entries are true. */
 int osh_next_set(const bool *set, int from, int n);
-/* Finds the nodes that must run to make the values v with want[v]. Sets run[i] to true for each
- * such node first + i. run [n]: for the nodes [first, first + n). */
+/* Finds the nodes that must run to make the values v for which want[v] is true. Sets run[i] to true
+ * for each such node first + i. run [n]: for the nodes [first, first + n). */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
 /* True if nodes run sample by sample for a batch on the host with osh_exec_hooks.lanes. Each thread
  * then runs all nodes on its own sample, and does not wait for other threads after each node. The
@@ -208,14 +208,14 @@ typedef struct osh_exec_brought {
     const size_t *hook;
 } osh_exec_brought;
 /* Predicts an upper bound of the bytes that osh_exec_run needs, with the allocator's overhead. Does
- * not count the lists of the batch. *left: set to the bytes of the values v with s->keep[v]; `left`
- * may be NULL. s->keep must not be NULL. */
+ * not count the lists of the batch. *left: set to the bytes of the values v for which s->keep[v] is
+ * true; `left` may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
-/* Returns the bytes per token of the largest copy that a hook linear_input makes. The hook copies
- * the input of a node that has a weight; the widest such input counts. */
+/* Returns the number of bytes per token of the largest copy that a hook linear_input makes. The
+ * hook copies the input of a node that has a weight; the widest such input counts. */
 size_t osh_exec_input_bytes(const osh_exec_span *s);
-/* Predicts the bytes that osh_exec_run needs at the short-lived end of a device's arena. Counts the
+/* Predicts the bytes that osh_exec_run needs for short-lived blocks in a device's arena. Counts the
  * ids of the batch and the gaps between blocks. *left: as in osh_exec_peak. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                                    const osh_exec_brought *in, int64_t n_tokens);

@@ -10,7 +10,7 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* The condition is true if only few threads are idle while the last samples run. */
+    /* Samples run in parallel only if few threads are idle while the last samples run. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 

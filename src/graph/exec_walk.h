@@ -53,8 +53,8 @@ struct osh_walk {
     /* True on a device. Outputs then do not reuse the memory of inputs. The values that the caller
      * passed in exist until all nodes have run. */
     bool on_device;
-    /* True if the walk runs one sample. The values v with s.keep[v] then exist for the whole
-     * batch. */
+    /* True if the walk runs one sample. The values v for which s.keep[v] is true then exist for the
+     * whole batch. */
     bool lane;
     int route; // on a device: router output whose lists of rows exist; -1: none
     int *last;         // own [values of s.of]: last node of the walk that reads the value; -1: none

@@ -12,7 +12,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
                              const osh_checkpoint *ck, const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
-    osh_hf_config own = {0}; // own: config.json, read again with the records of models_dir
+    osh_hf_config own = {0}; // own: a copy of ck->config that uses the records of models_dir
     osh_checkpoint with_own = *ck;
     const osh_hf_config *config = ck->config;
     osh_template *tpl = NULL, *around = NULL; // own

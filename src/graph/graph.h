@@ -11,7 +11,8 @@
 
 typedef struct osh_partition osh_partition;
 
-/* A module of the Hugging Face model, if the template names it. Parents come before children. */
+/* A module of the Hugging Face model. The graph has only the modules that the template names.
+ * Parents come before children. */
 typedef struct osh_module {
     char *name; // own: full name, such as "model.layers.0.self_attn.q_proj"
     char *cls;  // own: class, such as "Linear"
@@ -103,8 +104,8 @@ typedef struct osh_graph {
     /* own: prefixes that layers (inner) and the head (outer) have in the checkpoint */
     char *inner, *outer;
     char *loaded; // own: prefix that layers have in transformers; NULL: the prefix is the same
-    /* joined[i] is the last node that must be in one subgraph with node i, [nodes]. A caller may
-     * set this array. NULL: there is no such condition. */
+    /* [nodes] joined[i]: index of the last node that must be in one subgraph with node i. A caller
+     * may set this array. NULL: any two nodes may be in different subgraphs. */
     int *joined; // own
 } osh_graph;
 
@@ -156,7 +157,7 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
  * language_model.model.layers.0 becomes model.language_model.layers.0, layers.0 becomes
  * model.layers.0, and language_model.lm_head becomes lm_head. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-/* Returns the bytes that a value has for one token. */
+/* Returns the number of bytes that a value has for one token. */
 static inline size_t osh_value_bytes(const osh_graph *g, int v)
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);

@@ -55,7 +55,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the existing node, which was added last
+    osh_node *n = &s->nodes[s->n - 1]; // the existing node, which is the last of s->nodes so far
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);
@@ -92,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    osh_free(cx, s.nodes); // after a failure, `list` still owns the attributes of these nodes
+    osh_free(cx, s.nodes); // after a failure, `list` still owns the attributes of the new nodes
     osh_free(cx, s.made);
     osh_free(cx, moved);
     return rc;

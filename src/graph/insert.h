@@ -12,8 +12,9 @@ typedef struct osh_insertion {
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them
     int weight;  // index of the weight of the new node; -1: none
-    /* Only for an insertion before a node. Index of an earlier insertion in the list: the existing
-     * node reads its output, and no new node is made. -1: a new node is made. */
+    /* Only for an insertion before a node. Index of an earlier insertion in the list: no new node
+     * is made, and the existing node reads the output of the earlier insertion. -1: a new node is
+     * made. */
     int same_as;
 } osh_insertion;
 /* Inserts the nodes of `list`, which must be sorted by the member `node`. Indices of values and

@@ -4,11 +4,12 @@
  * reads codes for them. If the family of the model is unknown, a weight counts as a Linear only if
  * it has all of these:
  *
- *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
- *                                                     block (multi-token prediction) after the last
- *   - a last part that only names of Linears have:    q_proj, w1, dense_4h_to_h; not gate, x_proj
- *   - no part that names another kind:                router, vision_tower
- *   - no bias, or a bias with one element per row:    c_attn [D, 3D] with bias [3D] is a Conv1D
+ *   - a name with the number of a decoder block, such as model.layers.3. or transformer.h.3. (MTP
+ *     blocks, for multi-token prediction, are after the last decoder block and do not count)
+ *   - a last part that only names of Linears have, such as q_proj, w1 or dense_4h_to_h (gate and
+ *     x_proj are not such names)
+ *   - no part that names another kind, such as router or vision_tower
+ *   - no bias, or a bias with one element per row (c_attn [D, 3D] with bias [3D] is a Conv1D)
  *
  * A weight also counts as a Linear if the catalogue of a known family has it (catalogue.c). The
  * test data in tests/golden/families has the names and classes of modules in transformers. */

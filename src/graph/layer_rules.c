@@ -89,7 +89,8 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
 
 /* Evaluates a row of "flags" for the layer with number `layer`, counted from 0. The row is one of
  *   {"from"}                the flag is true if layer >= from
- *   {"in", "first"}         true if the list `in` of config.json contains layer + first (default 0)
+ *   {"in", "first"}         true if the list `in` of config.json contains layer + first; without
+ *                           "first", true if it contains layer
  *   {"period", "offset"}    true if layer - offset is a multiple of period
  *   {"list", "is", ...}     true if the layer's item in the list of config.json is the word `is` or
  *                           in the list `is`; without "is", true if the item is not 0. If

@@ -214,7 +214,8 @@ done:
 }
 
 typedef struct open_part { // a subgraph whose last node is not known yet
-    int first, n_targets; // index of the first node of the subgraph; number of its targets so far
+    /* first: index of the first node of the subgraph. n_targets: number of its targets so far. */
+    int first, n_targets;
     int module;           // index of the module of its first target; -1: it has no target
 } open_part;
 

@@ -71,8 +71,8 @@ static size_t picked_row_bytes(const osh_tensor *rows)
 /* Sorts x [n], which has no negative numbers. spare [n]: memory that the function overwrites. */
 static void ids_sort(int32_t *x, int32_t *spare, int64_t n)
 {
-    // each pass swaps the arrays, and their number is even, so the result is in the array of the
-    // caller
+    // each pass swaps the arrays, and the number of passes is even, so the result is in the array
+    // of the caller
     for (int shift = 0; shift < 32; shift += 8) {
         int64_t at[257] = {0};
         for (int64_t i = 0; i < n; i++) at[(x[i] >> shift & 255) + 1]++;

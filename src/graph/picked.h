@@ -11,8 +11,8 @@ typedef struct osh_picked {
     osh_tensor *ids; // own: I32 [N] in host memory: index in w of the row of each of the N ids
     osh_tensor *w;   // own: [distinct ids, D] on the device, in the order of the table
 } osh_picked;
-/* True if weight k of the node is a table of which only the rows that the tokens of a batch need
- * are read. */
+/* True if weight k of the node is a table that is not read as a whole: only the rows that the
+ * tokens of a batch need are read. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
 typedef struct osh_picked_ids {
     const int32_t *ids; // view [n], in host memory

@@ -23,8 +23,8 @@ osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh
 /* Opens the walker w over the JSON body of the reply, which must outlive w. `what` names the body
  * in messages. */
 osh_status osh_hub_walk(osh_ctx *cx, osh_json_walk *w, const osh_http_reply *r, const char *what);
-/* Fails with a message about the refusal of the repository or file `what`, and returns the
- * status. */
+/* Returns a failure. Its message says why the Hub has not sent `what`, a repository or file. `r` is
+ * the answer of the Hub. */
 osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r,
                            const char *what);
 #endif

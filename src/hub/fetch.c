@@ -16,13 +16,14 @@
 #include "hub/ranges.h"
 #include "hub/sha.h"
 
-/* Most bytes of one request. Servers refuse answers of more than 50 GB. */
+/* Largest number of bytes of one request. Servers refuse answers of more than 50 GB. */
 static const int64_t MOST_ASKED = 8000000000;
 
 typedef struct osh_fetch { // a file that is being downloaded
     osh_hub_place *p;
     const osh_hub_file *f;
-    /* The incomplete file and the record; record NULL: the file is fetched as one stream. */
+    /* The incomplete file, and the record. The record is NULL if the file is fetched as one
+     * stream. */
     osh_file *out, *record; // own
     osh_at *blobs;          // own
     /* own: names of the incomplete file and of the record in the directory blobs. */
@@ -234,7 +235,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    // the failure is recorded before at_work decreases; the thread that owns x then sees it
+    /* The thread that owns x waits until at_work is 0. The failure is recorded before, so that this
+     * thread then sees the failure. */
     if (rc) osh_hub_place_fail(cx, p, rc);
     pthread_mutex_lock(&p->lock);
     x->at_work--;

@@ -14,7 +14,8 @@
 #include "hub/pull.h"
 
 enum {
-    /* Enough for the header of a dense model; a longer header needs a second request. */
+    /* Number of bytes of the first request. It is enough for the header of a dense model; a longer
+     * header needs a second request. */
     FIRST_BYTES = 16 << 10,
     MAX_HEADER_BYTES = 100 << 20
 };

@@ -41,7 +41,7 @@ bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *v
 typedef struct osh_http_request {
     const char *url;
     bool with_token;       // true if the access token is sent with the request
-    int64_t from, to;      // range of the bytes to get, [from, to); to 0: up to the end
+    int64_t from, to;      // range of bytes to get, [from, to); if `to` is 0: up to the end
     /* Limit of the body in bytes: a longer answer with status 200 is a failure; a longer refusal is
      * cut. */
     size_t max_body;

@@ -32,8 +32,8 @@ typedef struct osh_hub_name { // parts of a name "org/name@revision"
     osh_hub_kind kind;
     char *id, *revision; // own; revision is "main" if the name has no revision
 } osh_hub_name;
-/* Reads a name of the form org/name or org/name@revision. *is is false if `text` has the form of a
- * path. */
+/* Reads a name of the form org/name or org/name@revision. Sets *is to false if `text` has the form
+ * of a path. */
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
 /* Sets *id (own) to "org/name" if the path is the path of a snapshot in the cache, else to NULL. */
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);

@@ -18,8 +18,8 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    /* Bits of keys that the item has so far: 1: row, 2: row_idx, 4: truncated_cells; 8: the first
-     * message was read. */
+    /* Sum of these numbers. 1: the item has the key "row"; 2: the key "row_idx"; 4: the key
+     * "truncated_cells"; 8: the first message was read. */
     unsigned seen;
     /* Each of the two members is -1 until its key is found.
      * row_at: offset of the row in the page.

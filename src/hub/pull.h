@@ -22,8 +22,8 @@ void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
 /* Returns the file of the list t with this path (a view), or NULL if the list does not have the
  * file. */
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
-/* Reads a page of the Hub's list of files. Appends the files that may be part of a model to the
- * list t. Checks the names and sizes of all files of the page. */
+/* Reads a page of the Hub's list of files. Appends to the list t the files that may be part of a
+ * model. Checks the names and sizes of all files of the page. */
 osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w);
 /* True for side files, which are copied together with weights: config, tokenizer, template,
  * licence. */

@@ -5,7 +5,8 @@
 #include "hub/ask.h"
 
 typedef struct osh_hub_rows { // a request for rows of a data set
-    /* Names of the data set and of its configuration; config NULL: the only configuration. */
+    /* Names of the data set and of its configuration. `config` is NULL if the only configuration is
+     * meant. */
     const char *id, *config;
     const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     /* Template for the key "text" of a line, with "{column}"; NULL: rows are not changed. */

@@ -34,7 +34,7 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
 typedef struct entry {                // an item of the server's list
     osh_buf type, path, oid, lfs_oid; // own
     int64_t n_bytes, n_lfs_bytes; // values of "size", and of "size" in the object "lfs"; -1: absent
-    bool large; // true if the item has "lfs"; its oid and n_bytes then describe a pointer file
+    bool large; // true if the item has "lfs"; then `oid` and n_bytes describe only a pointer file
     unsigned seen; // bits of the keys that were read so far: one bit for each key
 } entry;
 
@@ -75,7 +75,7 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, lfs_member, e);
 }
 
-/* True if the file is listed, because a pull of a model may need it. */
+/* True if a pull of a model may need the file. Only such files are added to the list. */
 static bool file_is_kept(const char *path)
 {
     const char *tail = ".safetensors";
@@ -89,7 +89,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
-/* Appends the file that `e` describes to the list `t`. */
+/* Appends a file to the list `t`. `e` describes the file. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;

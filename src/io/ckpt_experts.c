@@ -54,9 +54,9 @@ static const struct stack_kind {
      * experts. */
     const char *up, *down, *leaf;
     bool scale;
-    /* true: only for joint experts (osh_experts_are_joint); the part of each expert is contiguous
-     * and has one dimension less. For example, the biases [2F] of an expert are a part of
-     * [E, 2F]. */
+    /* True for tensors that are split only if experts are joint (osh_experts_are_joint). The part
+     * of each expert is contiguous and has one dimension less than the tensor. For example, the
+     * biases [2F] of an expert are a part of [E, 2F]. */
     bool whole;
     const char *in; // module of the experts; replaces `up` or `down` in the names of single experts
 } kinds[] = {
@@ -89,13 +89,15 @@ bool osh_experts_are_joint(const osh_checkpoint *ck)
     return osh_hf_config_has_flag(ck->config, "joint_experts");
 }
 
-/* For the codes of joint experts: the name in the file after the name of the expert, and the name
- * of the module that has the codes. */
+/* Names for the codes of an expert whose gate and up are one module (joint_experts).
+ * in_file: end of the name in the file, after the name of the expert.
+ * module: name of the module that has the codes. */
 static const struct code_name { const char *in_file, *module; } code_names[] = {
     {"w13_weight_packed", "gate_up_proj"}, {"w2_weight_packed", "down_proj"}};
 enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
 
-/* Returns the row of code_names for a tensor of a joint expert, or NULL. */
+/* Returns the row of code_names whose in_file is the last part of the tensor's name. Returns NULL
+ * if there is none, or if the experts of the model are not joint. */
 static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_entry *e)
 {
     size_t n = osh_experts_are_joint(ck) ? osh_expert_prefix(e->name) : 0;
@@ -265,8 +267,8 @@ done:
     return rc;
 }
 
-/* Appends a tensor with the codes of a joint expert, under the name gate_up_proj.weight_packed or
- * down_proj.weight_packed. */
+/* Appends a tensor with the codes of an expert whose gate and up are one module. Its name becomes
+ * gate_up_proj.weight_packed or down_proj.weight_packed. */
 static osh_status expert_rename(osh_ctx *cx, parting *p, const osh_ckpt_tensor *t,
                                 const struct code_name *c)
 {
@@ -319,7 +321,8 @@ static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
         stack s = {0};
         if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         *n += code_name_of(ck, ck->tensors[i].e) != NULL;
-        /* This is an upper bound: joint experts need only s.n more entries for both tensors. */
+        /* An upper bound: if gate and up are one module, their tensor needs only one entry for each
+         * expert. */
         if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:

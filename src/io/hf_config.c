@@ -317,7 +317,8 @@ done:
     return rc;
 }
 
-/* Writes the sizes that osh_hf_config_set_size has recorded to the text model's config in *text. */
+/* Changes the text model's config in *text: sets the sizes that osh_hf_config_set_size has
+ * recorded. */
 static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;

@@ -22,8 +22,8 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     /* True if config.json must have the rope parameters: the family's class always uses a rope type
      * that has parameters. */
     bool required;
-    /* Applies to a config.json without rope_parameters. True if partial_rotary_factor is only for
-     * layers with full attention; in other layers the factor is then 1. */
+    /* True if the default partial_rotary_factor is only for layers with full attention, and only if
+     * config.json has no rope_parameters. In all other cases the default is then 1. */
     bool whole;
     /* true: the type "dynamic" with the key alpha means a larger theta (osh_rope.alpha) for all
      * samples */

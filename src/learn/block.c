@@ -41,7 +41,7 @@ typedef struct learning {
     int32_t *ids;         // own: token ids of the current batch
     /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
     uint8_t *counted;
-    int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
+    int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
     bool judging;         // true while only the loss is computed, and no gradients
     int64_t step;         // index of the current step, from 0
 } learning;

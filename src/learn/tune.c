@@ -37,7 +37,9 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own. wants [weights]: true for tuned weights. in [values]: all false
+    /* wants: own [weights], true for tuned weights.
+     * in: own [values], osh_back.in; all elements are false. */
+    bool *wants, *in;
     osh_tensor **hidden; // own [rows]: hidden values of the original model
     /* Weight and bias (NULL: none) of the output head, which are equal in the original and the
      * quantized model. */
@@ -160,8 +162,8 @@ static size_t learner_room_bytes(const learner_room *r)
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
 }
 
-/* Makes the learner of the weight of a norm. Does nothing if the learner exists because an earlier
- * node has the same weight. */
+/* Makes the learner of the weight of a norm. Does nothing if the learner exists already: an earlier
+ * node may have the same weight. */
 static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
     osh_status rc = OSH_OK;
@@ -509,7 +511,7 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns the bytes, with the allocator's overhead, that are allocated from osh_tune_new to
+/* Returns how many bytes, with the allocator's overhead, are allocated from osh_tune_new to
  * osh_tune_free. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)

@@ -9,7 +9,8 @@
  *   codes, norm  return the tuned values; the caller uses them if the divergence fell
  *
  * A code is a real number v that the forward pass rounds. At the start v is the original weight
- * divided by the scale, clamped to at most 0.4 from the code. So no code changes at first.
+ * divided by the scale, clamped so that v differs from the code by at most 0.4. So no code changes
+ * at first.
  * solver/tune.c has the formulas of a step. Step t of n multiplies the learning rates by
  *
  *   (t + 1) / 4 for t < 4, then 0.05 + 0.95 (1 + cos(pi (t - 4) / (n - 4))) / 2

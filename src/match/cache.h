@@ -37,12 +37,13 @@ int osh_cache_attention(const osh_graph *g, int node);
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
-/* Returns the bytes of scratch that the observers of the Linear's k-th observed value need for
- * `tokens` tokens. */
+/* Returns the number of bytes of scratch that the observers of the Linear's k-th observed value
+ * need for `tokens` tokens. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
 /* True if no Linear with a smaller index needs the range of this Linear's k-th observed value. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
-/* Returns the bytes of histograms that the observers of the Linear keep in addition to ranges. */
+/* Returns the number of bytes of histograms that the observers of the Linear keep in addition to
+ * ranges. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
 typedef struct osh_ranged { // a graph value whose range the run observes (run/ranges.h)

@@ -87,8 +87,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of the chunks in which the weight is read: a multiple of the unit in which the
- * checkpoint changes elements (osh_checkpoint_unit). */
+/* Returns the size in bytes of the chunks in which the weight is read. It is a multiple of the
+ * weight's unit: the elements that must be changed together (osh_checkpoint_unit). */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];

@@ -25,8 +25,9 @@ bool osh_globals_knows(const osh_globals *g, int linear);
 void osh_globals_put(osh_globals *g, int linear, float amax);
 /* Returns the global scale of the Linear. Returns 0 if it has none, or if g is NULL. */
 float osh_globals_of(const osh_globals *g, int linear);
-int64_t osh_globals_bytes(const osh_matching *p); // returns the host bytes of an osh_globals
-/* Returns the host bytes that osh_globals_find needs for one Linear, without the buffers of the
- * threads. *piece: set to the bytes of the buffer of one thread. */
+/* returns the number of host bytes of an osh_globals */
+int64_t osh_globals_bytes(const osh_matching *p);
+/* Returns the number of host bytes that osh_globals_find needs for one Linear, without the buffers
+ * of the threads. *piece: set to the bytes of the buffer of one thread. */
 size_t osh_globals_search_bytes(const osh_matching *p, int linear, size_t *piece);
 #endif

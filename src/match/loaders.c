@@ -76,7 +76,8 @@ static bool weights_are_fp8(const osh_q_scheme *s)
 }
 
 /* True if transformers decodes an expert with scheme `s` correctly, although it uses the scheme
- * `taken`. The format of integers depends on whether `inputs` is present. */
+ * `taken`. The format of integer codes depends on whether a scheme has `inputs`, so both schemes
+ * must agree in this. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
@@ -222,7 +223,7 @@ done:
     return rc;
 }
 
-/* Fails if vLLM would load the joint experts of gpt-oss wrongly (GptOssRoutedExperts,
+/* Fails if vLLM would load the experts of gpt-oss wrongly (GptOssRoutedExperts,
  * _load_weights_other). Its loader ignores zero points and global scales without a message. It
  * reads dense experts in another layout. */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)

@@ -47,13 +47,13 @@ done:
 
 /* Results of earlier searches through the names of quantized modules. */
 typedef struct renamed_seen {
-    /* The first n bytes of `text` are the arguments of the last call of has_codes_inside. Names of
-     * many modules begin with the same bytes, so the result is kept. */
+    /* The first n bytes of `text`: the string that the last call of has_codes_inside looked for.
+     * The result is kept, because names of many modules begin with the same string. */
     const char *text; // view
     size_t n;
-    bool partly; // result of this call of has_codes_inside
-    /* own: all ends of names of quantized modules that begin after a dot, and the whole names;
-     * NULL: not made yet */
+    bool partly; // result of the last call of has_codes_inside
+    /* own: the names of quantized modules, and all ends of these names that begin after a dot (of
+     * a.b.c: b.c and c); NULL: not made yet */
     osh_map *ends;
 } renamed_seen;
 

@@ -19,7 +19,9 @@ typedef struct osh_plan_module { // a module with a 2-D weight
      * it is matched. */
     const char *why;
     bool never;            // true if the module stays dense even if a target matches it
-    bool reached; // true if the module stays dense although a target matches it in loaders
+    /* True if the module stays dense although a target matches its name, so that loaders would
+     * expect codes. */
+    bool reached;
     /* True if a forward pass of text does not run the module. Only modifiers that need no data can
      * quantize such a module. */
     bool unseen;

@@ -85,7 +85,7 @@ static osh_status linear_has_words(osh_ctx *cx, bool *words, const osh_linear *l
     const osh_format_weight w = osh_linear_stored(l);
     int n = 0;
     OSH_TRY(l->format->tensors(cx, stored, &n, &w));
-    *words = n && stored[0].dtype == OSH_I32; // the first tensor of a format has the codes
+    *words = n && stored[0].dtype == OSH_I32; // the first tensor of a format contains the codes
 done:
     return rc;
 }

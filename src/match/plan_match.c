@@ -98,8 +98,8 @@ done:
 }
 
 /* Matches a module by its name in transformers, because a recipe may use this name. If the ignore
- * list matches the name, sets *hit >= 0 and *scheme = -1. Otherwise sets *scheme if a target
- * matches the name. */
+ * list matches the name, sets *hit to a number >= 0, and *scheme to -1. Otherwise sets *scheme if a
+ * target matches the name. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {

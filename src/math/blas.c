@@ -34,8 +34,8 @@ const osh_blas_table *osh_blas(void) { return &used; }
 enum { MOST_BUFFERS = 128 };
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
-/* Functions of OpenBLAS that return a free buffer and release it. They are NULL if this OpenBLAS
- * does not export them. */
+/* Functions of OpenBLAS: buffer_new returns a free buffer, and buffer_free releases it. Both are
+ * NULL if this OpenBLAS does not export them. */
 static void *(*buffer_new)(int unused);
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -43,7 +43,7 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
 }
 
 /* Returns the value of the grid that is nearest to x. x must be in [lo, hi]. If two values are
- * equally near, returns the even one. */
+ * equally near, returns the value whose last significant bit is 0. */
 static inline float osh_grid_nearest(const osh_grid *g, float x)
 {
     if (!g->digits) return nearbyintf(x);
@@ -59,8 +59,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* Near |value|, two neighbouring values of the grid differ by 2^(least + above) if above >= 0,
-     * else by 2^least. */
+    /* Near |value|, two neighbouring values of the grid differ by 2^(least + above). If `above` is
+     * negative, they differ by 2^least. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

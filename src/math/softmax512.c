@@ -45,7 +45,8 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    /* For each row: the bits of its smallest exponential that is not 0, as an integer, minus 1. */
+    /* For each row: b - 1. b is the integer that has the bits of the row's smallest exponential
+     * that is not 0. */
     __m512i least[TOGETHER];
 } sums;
 

@@ -17,7 +17,7 @@ typedef struct osh_scores {
 } osh_scores;
 
 /* Replaces s by e^(s * scale - max), where max is the largest s * scale of the row. Sets sum[r] to
- * the sum of row r. If no quotient s / sum[r] needs a division (softmax512.c), writes the quotients
- * to `to` and returns true. Otherwise returns false. */
+ * the sum of row r. If all quotients s / sum[r] can be computed by multiplications (softmax512.c),
+ * writes the quotients to `to` and returns true. Otherwise returns false. */
 bool osh_softmax512(const osh_scores *q, float *sum);
 #endif

@@ -15,8 +15,8 @@
  * SIDE: number of vectors that are processed at the same time. Each instruction is applied to all
  * SIDE vectors before the next instruction. An exponential is a chain of twenty instructions. With
  * a single vector, each instruction would wait for the result of the instruction before it.
- * EVERY: a loop over n vectors. The last vectors of a row are processed one by one. n is a
- * compile-time constant at each call. */
+ * EVERY: a loop over n vectors, which the compiler unrolls. So n is a compile-time constant at each
+ * call. The last vectors of a row are processed one by one. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)

@@ -79,8 +79,8 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 }
 
 /* Sets j->losses. With target 'original' a loss is relative to the loss of the unrounded weight, so
- * it may be negative. Then j->nearest and j->objective become -1 (unknown), and the totals in the
- * report do not include this job. */
+ * it may be negative. With this target j->nearest and j->objective become -1 (unknown), and the
+ * totals in the report do not include the job. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =

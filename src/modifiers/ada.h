@@ -47,18 +47,20 @@ osh_status osh_ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_
  * false for any other key. */
 osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
                         bool *known, const char *what);
-/* Checks keys that depend on each other, and sets the keys that follow from them. */
+/* Checks keys that depend on each other, and sets the members whose values follow from several
+ * keys. */
 osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m);
 osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m);
 /* True if the target of learning is the output of the original model. `block` true: for learning by
  * block; false: for learning by Linear. */
 bool osh_ada_targets_original(const ada *a, bool block);
-/* Returns osh_ada_rule.window: the number of steps whose mean loss early_stop compares. Returns 0
- * if learning does not stop early. */
+/* Returns osh_ada_rule.window: the number of steps in a window of early_stop, which compares the
+ * mean loss of a window with that of the previous window. Returns 0 if learning does not stop
+ * early. */
 int64_t osh_ada_window(const ada *a);
 /* True if the modifier does no learning steps, so that it rounds to nearest. */
 bool osh_ada_is_nearest(const osh_modifier *m);
-/* True if the ranges of groups are learned. Each scale must belong to one row. Ranges of FP8 and
+/* True if the ranges of groups are learned. False if several rows share a scale. Ranges of FP8 and
  * FP6 are not learned, because they hardly matter: these grids have small steps near 0 and large
  * steps near their ends. Ranges of MX are not learned, because an MX scale can only change by a
  * factor of two. */

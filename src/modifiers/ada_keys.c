@@ -219,8 +219,8 @@ int64_t osh_ada_window(const ada *a)
     return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
 }
 
-/* Sets a->block, how blocks are learned. Fails if the recipe requires learning by block and has
- * target 'quantized'. If nothing is learned by block, a->block.steps remains 0. */
+/* Sets a->block, the rules for learning by block. Fails if the recipe requires learning by block
+ * and has target 'quantized'. If nothing is learned by block, a->block.steps remains 0. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;

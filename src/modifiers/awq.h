@@ -9,6 +9,6 @@
 typedef struct osh_awq_point { double ratio; bool duo; } osh_awq_point;
 osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid,
                           int n_grid, osh_arithmetic arithmetic);
-/* Returns the bytes that AWQ's search needs, with the overhead of the allocator. */
+/* Returns the number of bytes that AWQ's search needs, with the overhead of the allocator. */
 size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads);
 #endif

@@ -41,8 +41,8 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band, the sum over its rows. find_mean computes w of the formula at the
-     * top of this file from these sums. */
+    /* [bands, n]: for each band and column, the sum over the rows of the band (add_shares).
+     * find_mean computes w of the formula at the top of this file from these sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */
@@ -83,9 +83,9 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to sums [I], for each column, the sum over n rows of |W| / M. M is the largest |W| among the
- * weights that share the scale. `rows` [n, I] are rows of W in F32. Each operation is rounded as in
- * torch. */
+/* Computes for each column the sum over n rows of |W| / M, and adds it to `sums` [I]. M is the
+ * largest |W| among the weights that share a scale. `rows` [n, I] are rows of W in F32. Each
+ * operation is rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -241,8 +241,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T): the sum over all elements of dW times the elements of dW L. L is the lower
- * triangle of H, with the elements below the diagonal doubled. */
+/* Returns tr(dW H dW^T), computed as the sum over all elements of the elementwise product of dW and
+ * dW L. L is the lower triangle of H, with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};

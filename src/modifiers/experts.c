@@ -70,8 +70,8 @@ static osh_status reap_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                      v->line, v->column);
         OSH_NEW(cx, a->kept, v->n);
         for (; a->n_kept < v->n;) {
-            // The layer counts from here on, so that reap_end frees its list even if reading the
-            // list fails.
+            // The layer is counted before its list is read, so that reap_end frees the list even if
+            // reading it fails.
             a->n_kept++;
             OSH_TRY(read_kept_experts(cx, &a->kept[a->n_kept - 1], v->keys[a->n_kept - 1],
                                       v->items[a->n_kept - 1], what));

@@ -4,7 +4,7 @@
 #define OSH_MODIFIERS_EXPERTS_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_kept_experts { // the experts of one layer that remain
+typedef struct osh_kept_experts { // the remaining experts of one layer
     char *layer; // own: name of the MoE module, such as "model.layers.0.mlp"
     int *which;  // own [n]: indices of these experts in ascending order
     int n;

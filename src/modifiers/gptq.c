@@ -12,8 +12,8 @@
  *
  * Scales are computed from the whole, unpermuted weight before the first column is solved. All
  * Linears with one input share H, the ordering and U. If H cannot be factored, the damping is
- * multiplied by ten, up to three times (from 0: 0.01, 0.1 and 1). If this also fails, the weight is
- * rounded to nearest, and the job gets a message.
+ * multiplied by ten, up to three times. If dampening_frac is 0, the dampings 0.01, 0.1 and 1 are
+ * tried instead. If this also fails, the weight is rounded to nearest, and the job gets a message.
  *
  * Three options are not in LLM Compressor and are off by default: the keys scale_search and refine
  * (gptq_scales.h, gptq_refine.h), and target 'original'. With this target the solve approximates W
@@ -67,8 +67,8 @@ done:
 }
 
 /* Merges the actorder of the modifier with the actorder of each scheme, like resolve_actorder of
- * base.py. If the modifier has a value, it replaces that of the scheme. A null in the modifier is
- * an error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
+ * base.py. A value of the modifier replaces the value of the scheme. A null in the modifier is an
+ * error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
  * the word that the modifier uses. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
@@ -117,8 +117,8 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns the index of the scale, among the scales of a row, that column `column` of the weight
- * uses. */
+/* Returns which scale of a row belongs to column `column` of the weight, as an index into the
+ * scales of the row. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -305,9 +305,10 @@ done:
     return rc;
 }
 
-/* Jobs of one input. Only those with one ordering of columns are solved; the others are skipped.
- * ordered true: columns in the order of the descending diagonal of H.
- * ordered false: columns in the order of the checkpoint. */
+/* Jobs of one input. Only the jobs with the ordering of columns that `ordered` names are solved;
+ * the others are skipped.
+ * ordered true: columns in the order of the descending diagonal of H. ordered false: columns in the
+ * order of the checkpoint. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -378,8 +379,8 @@ typedef struct collected { // statistics of the input of some jobs, over n_sampl
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs that have one ordering of columns. `ordered` true: the order of the descending
- * diagonal of H; false: the order of the checkpoint. Overwrites the tensors of s. */
+/* Solves only the jobs with the ordering of columns that `ordered` names. True: the order of the
+ * descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {
@@ -439,8 +440,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     if (h && h->device && n && jobs->pruned)
         return compress_pruned(cx, m, jobs, n, h, n_samples);
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    // Own: copies of the statistics. They are needed if some jobs have one ordering of columns and
-    // some have the other, because solving overwrites the statistics.
+    // Own: copies of the statistics. They are needed if the jobs have both orderings of columns,
+    // because solving the jobs of the first ordering overwrites the statistics.
     osh_tensor *copy[2] = {NULL};
     int count[2];
     for (int k = 0; k < n; k++)

@@ -16,7 +16,7 @@ typedef struct osh_gptq { // arguments of GPTQModifier
     double dampening_frac;
     char *target;         // own
     /* A value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
-     * refine and n_refine, because the table of fields does not contain them. */
+     * refine, n_refine and tune. The table of fields does not describe them. */
     int64_t actorder;
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -102,8 +102,9 @@ bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 /* True if none of the jobs before jobs[k] can be solved in one call with jobs[k]
  * (osh_gptq_together). */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
-/* Decides which of the jobs [from, n) the next call on a device solves. These are the jobs [from,
- * end) that can be solved together with jobs[lead] (osh_gptq_together). Returns `end`. */
+/* Returns the end of the range of jobs for the next call on a device. The range begins with job
+ * number `from`. Of its jobs, the call solves those that can be solved together with jobs[lead]
+ * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
 /* One call on a device. It solves those of the jobs [from, end) that can be solved together with
  * jobs[lead] (osh_gptq_together). */
@@ -133,8 +134,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-/* Groups of jobs whose Hessians are factored together. A group is current if its damped diagonal is
- * in the range of f32. Only current groups are factored together. */
+/* Groups of jobs for one call on a device. A group is current if its damped diagonal is in the
+ * range of f32. The Hessians of all current groups are factored together. */
 typedef struct osh_gptq_gathered {
     const osh_job_group *groups;   // view [n]: the jobs and the Hessian of each group
     const osh_modifier *m;         // view

@@ -9,14 +9,14 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Returns the host bytes of the members perm, dead and diag of osh_gptq_factor. */
+/* Returns the number of host bytes of the members perm, dead and diag of osh_gptq_factor. */
 static size_t needs_of_order(int64_t I)
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Returns the bytes of host scratch for the computation of a factor. `device`: true if the Hessian
- * is on a device. */
+/* Returns the number of bytes of host scratch for the computation of a factor. `device`: true if
+ * the Hessian is on a device. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
@@ -74,8 +74,8 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Returns the bytes that `compress` uses in the arena of a device if it solves the jobs one by one.
- * `room`: number of free bytes of the arena. */
+/* Returns the number of bytes that `compress` uses in the arena of a device if it solves the jobs
+ * one by one. `room`: number of free bytes of the arena. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -92,8 +92,8 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
     return peak;
 }
 
-/* Returns the bytes that `compress` uses in the arena of a device. `room`: number of free bytes of
- * the arena. */
+/* Returns the number of bytes that `compress` uses in the arena of a device. `room`: number of free
+ * bytes of the arena. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -158,9 +158,9 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
- * earlier calls that are still in memory. If the results of this call stay in memory after the
- * call, adds their bytes to *kept. */
+/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of those results
+ * of earlier calls which are still in memory. If the results of this call also stay in memory, adds
+ * the bytes of the results to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -183,8 +183,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* The next two functions are for a job that one thread solves. apart_result returns the bytes of
- * the result, and apart_run returns all other bytes. */
+/* The next two functions are for a job that one thread solves. apart_result returns the number of
+ * bytes of the result, and apart_run the number of all other bytes. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -302,8 +302,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_device_bytes(I, n);
-    /* Only i < n groups are solved together if the Hessians of the others cannot be factored. The
-     * sizes of tiles depend on i, so the result is the maximum over all i. */
+    /* If some Hessians cannot be factored, fewer than n groups are solved together. The sizes of
+     * tiles depend on this number i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_device_bytes(I, i, room));

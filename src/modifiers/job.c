@@ -137,7 +137,7 @@ size_t osh_job_result_bytes(const osh_linear_job *j)
     // the result is dense if the weight is pruned but not quantized
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    // it is not known yet if the codes will be packed, so the larger size counts
+    // it is not known yet if the codes will be packed, so the larger size is counted
     if (j->pack && packed > codes) codes = packed;
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }

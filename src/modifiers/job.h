@@ -17,8 +17,9 @@ enum { // statistics of a value X, as bits that can be combined
     OSH_STAT_CACHE = 16,
     /* Sum over all tokens of the largest X^2 of the token, for a survey (survey.h). */
     OSH_STAT_PEAKS = 64,
-    /* Instead of HESSIAN and SHIFT, the inputs of a block of the model (such as a decoder layer)
-     * are stored, and the outputs of the block in the original model (schedule/blocks.h). */
+    /* Replaces HESSIAN and SHIFT for learning by block: the inputs of a block of the model (such as
+     * a decoder layer) are stored, and also the outputs of the block in the original model
+     * (schedule/blocks.h). */
     OSH_STAT_BLOCK = 32
 };
 
@@ -47,9 +48,10 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Own, only during a solve: weight [O, I] in F32 that the solve approximates, in the same
      * memory as the Hessian. NULL: the solve approximates w. */
     osh_tensor *target;         // own
-    bool keep_w;                // true: the modifier must not change w, even if it propagates
-    /* True: zeros of w must remain 0. Then w must become the dequantized weight, even if the
-     * modifier does not propagate. */
+    /* True: the modifier must not change w, even if osh_solver.propagates is true. */
+    bool keep_w;
+    /* True: zeros of w must remain 0. Then w must become the dequantized weight, even if
+     * osh_solver.propagates is false. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that become 0
     /* For each output of the Linear: increase of the model's loss per squared error of the output.
@@ -65,15 +67,15 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Own, result: the learned bias of the Linear in its stored dtype. NULL: no bias was
      * learned. */
     void *bias;
-    /* Memory for codes, [O, I] bytes, from the caller of a modifier with by_rows. NULL: the
-     * modifier allocates memory for codes. */
+    /* Memory for codes, [O, I] bytes, which the caller gives to a modifier whose osh_solver.by_rows
+     * is true. NULL: the modifier allocates memory for codes. */
     void *room;                 // view
     /* Result, view [O, 2]: |w - dq|^2 and |w|^2 of each row; dq: dequantized weight. NULL: not
      * stored. */
     double *sums;
     int64_t n_tokens;           // number of tokens from which the statistics are computed
-    /* Only read in the first job of a call. True: there is enough memory for osh_jobs_at_once jobs
-     * at the same time. */
+    /* True: there is enough memory for osh_jobs_at_once jobs at the same time. A solver reads this
+     * member only in the first job of a call. */
     bool apart;
     bool pack; // true: the modifier may pack the codes, because the output is pack-quantized
     bool packed;                // result: true if the codes are packed
@@ -88,9 +90,9 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Result: tr(dW H dW^T), with the damped H and dW = dequantized weight - target. Negative:
      * there is no Hessian. */
     double objective;
-    /* Result: the objective if the target were rounded to nearest, with the scales before any
-     * search. For a weight with 128 rows or more it is estimated from some of the rows
-     * (solver/gptq_solve.h). Negative: unknown. */
+    /* Result: the value that the objective would have if the target were rounded to nearest with
+     * the scales before any search. If the weight has 128 rows or more, this value is estimated
+     * from some of the rows (solver/gptq_solve.h). Negative: unknown. */
     double nearest;
     /* Result: the objective after each step. Empty if the solve has only one step. */
     osh_losses losses;
@@ -124,29 +126,30 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns the number of jobs that are in memory at the same time: 1 if all threads solve one job
  * together.
  * Small Linears, such as those of experts, have too few chunks for all threads. So each small
- * Linear is solved on one thread, and the result exceeds the number of threads: results are used in
- * the order of the jobs, so a finished job waits for earlier jobs. With 128 experts and 2 threads,
- * at most 8 jobs are in memory. */
+ * Linear is solved on one thread. The returned number exceeds the number of threads, because
+ * finished jobs are taken in order: a finished job stays in memory until all earlier jobs are
+ * finished. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are enough small Linears to solve each on one thread. all: number of weights of all
  * Linears together. largest: number of weights of the largest Linear. */
 bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
-/* Returns the bytes of scratch of osh_job_finish. */
+/* Returns the number of bytes of scratch of osh_job_finish. */
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
-/* Returns the grid of the job's codes, and how the job's format stores scales. The dtype of the
- * result is that of the scales, or F32 if the scales are FP8; dequantized weights are rounded to
- * it. j->params must be set. */
+/* Returns the grid of the job's codes, and how the job's format stores scales. Dequantized weights
+ * are rounded to the member `dtype` of the result. It is the dtype of the scales, or F32 if the
+ * scales are FP8. j->params must be set. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
-/* Returns the bytes of the codes and the params of a job. */
+/* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);
-size_t osh_job_scales_bytes(const osh_linear_job *j); // returns the bytes of j->params
-/* Returns the bytes of scratch of osh_q_weight_params for the job. osh_job_search_bytes returns the
- * additional bytes if the observer searches ranges. */
+size_t osh_job_scales_bytes(const osh_linear_job *j); // returns the number of bytes of j->params
+/* Returns the number of bytes of scratch of osh_q_weight_params for the job, without those of
+ * osh_job_search_bytes. */
 size_t osh_job_params_bytes(const osh_linear_job *j);
 /* Returns the statistics that the observers of s need, as OSH_STAT_* bits. */
 unsigned osh_scheme_wants(const osh_q_scheme *s);
-/* Returns the bytes of scratch that the observer of the job needs to search ranges. */
+/* Returns the number of bytes of scratch that the observer of the job needs to search ranges; 0 if
+ * it does not search. */
 size_t osh_job_search_bytes(const osh_linear_job *j);
 #endif

@@ -25,9 +25,9 @@ typedef struct osh_solver {
      * function may overwrite h. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                            osh_tensor *h, int64_t n_samples);
-    /* Returns an upper bound of the host bytes (gross) that `compress` needs, without w and h but
-     * with the results in `jobs`. Of the jobs it reads only the scheme, and the shape and dtype of
-     * w.
+    /* Returns an upper bound of the host bytes (gross) that `compress` needs. They include the
+     * results in `jobs`, but not w and h. This function reads only the scheme, and the shape and
+     * dtype of w, from each job.
      * device: NULL if h is in host memory. On entry *device is the number of free bytes in the
      * arena of the device that has h. On return it is the number of bytes of the arena that
      * `compress` uses. If the free bytes are not enough, it is the smallest number with which
@@ -132,7 +132,8 @@ typedef struct osh_mapping {
  * elements. */
 typedef struct osh_channels {
     const float *lo, *hi; // smallest and largest value of each channel, over all tokens
-    /* For each channel, the largest magnitude in its column over all Linears that read it. */
+    /* For each channel, the largest magnitude in the column of the channel, over the weights of all
+     * Linears that read the output. */
     const float *most;
     int64_t n;
     osh_dtype dtype;      // dtype of the model

@@ -13,8 +13,8 @@
 #include "text/match.h"
 #include "text/yaml.h"
 
-/* Largest number of schemes among which a survey chooses (candidates): 2 to 8 bits, or named
- * schemes. */
+/* Largest number of candidates, which are the schemes among which a survey chooses. A candidate is
+ * a number of bits from 2 to 8, or a named scheme. */
 enum { OSH_CANDIDATES = 7 };
 typedef struct osh_candidate {
     /* Number of bits of the weights; everything else is as in the scheme of the recipe. 0: the
@@ -42,8 +42,8 @@ struct osh_modifier {
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // true: the modifier has quality best
-    /* True: a later GPTQModifier without schemes takes over the schemes of this modifier, which
-     * then has no effect. */
+    /* True: the modifier has no effect, because a later GPTQModifier without schemes takes over its
+     * schemes. */
     bool replaced;
     /* Own [n_candidates]: candidates for --target-bits. If there are none, any number of bits is a
      * candidate. */
@@ -55,7 +55,7 @@ struct osh_modifier {
 };
 
 typedef struct osh_asks { // a measurement that must run before the modifier
-    /* Static text: key of the modifier that has the result of the measurement. NULL: no measurement
+    /* Static text: name of the recipe key for the result of the measurement. NULL: no measurement
      * is needed. */
     const char *key;
     bool known;      // true: the recipe already has the key

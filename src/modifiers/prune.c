@@ -265,8 +265,8 @@ done:
     return rc;
 }
 
-/* Checks the keys, and makes the scheme of the modifier. "__ALL__" is LLM Compressor's word for all
- * layers. */
+/* Checks the keys, and makes the scheme of the modifier. The target "__ALL__", which means all
+ * layers in LLM Compressor, becomes the target "Linear". */
 static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -545,7 +545,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // the scratch is freed before the result is allocated, so only the larger of both counts
+        // the scratch is freed before the result is allocated, so only the larger one is counted
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

@@ -31,6 +31,6 @@ typedef struct osh_prune_place {
 /* Returns the host bytes that a factor needs until osh_prune_factor_deinit. Sets *work to the host
  * bytes that osh_prune_factor_fill needs, including those of the factor. */
 size_t osh_prune_factor_bytes(int64_t I, int n_threads, osh_prune_place place, size_t *work);
-/* Returns the bytes that osh_prune_factor_fill allocates in the arena of a device. */
+/* Returns the number of bytes that osh_prune_factor_fill allocates in the arena of a device. */
 size_t osh_prune_factor_device_bytes(int64_t I);
 #endif

@@ -46,8 +46,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
                codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
         size_t scales = result - (jobs[k].room ? 0 : codes),
                round = result + osh_job_finish_bytes(&jobs[k], n_threads);
-        // scales and ranges are in memory before memory for the codes is allocated, which can be
-        // the peak
+        // the peak may be reached before the codes are allocated, while scales and ranges are in
+        // memory
         if (scales + params > round) round = scales + params;
         if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;

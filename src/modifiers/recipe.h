@@ -42,17 +42,17 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
 typedef struct osh_recipe_group { // a scheme, and the modules that get this scheme
-    int modifier;               // index in the recipe of the modifier that has the scheme
+    int modifier;               // index of the modifier with this scheme in the recipe
     const char *name;           // view
     const osh_q_scheme *scheme; // view; its group_name and targets are not read
     const char *const *modules; // views
     size_t n;
 } osh_recipe_group;
-/* Sets *out to the text of r in which `groups` replace the schemes of the quantizers. The text
- * begins with `head`. The caller owns *out. */
+/* Sets *out to the text of the recipe r with `groups` instead of the schemes of the quantizers. The
+ * text begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                   const osh_recipe_group *groups, size_t n);
-/* Sets *out to the text of r in which `line` is added as the last key of modifier number
+/* Sets *out to the text of the recipe r with `line` added as the last key of modifier number
  * `modifier`. The text begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);

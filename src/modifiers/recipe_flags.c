@@ -106,8 +106,8 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    // reports an unknown preset; a later error would mention a line of a recipe that the user has
-    // not written
+    // An unknown preset is reported here, because a later error would name a line of a recipe that
+    // the user has not written.
     OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));

@@ -330,13 +330,13 @@ done:
     return rc;
 }
 
-/* Reads a candidate of a survey that is the name of a preset. It gets the observers of the
+/* Reads a candidate of a survey from the name of a preset. The candidate gets the observers of the
  * modifier. */
 static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y,
                                  const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // not freed, because its strings are views
+    osh_q_scheme s = {0}; // s is not freed, because its strings are views
     rc = osh_q_preset(cx, &s, y->text);
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;

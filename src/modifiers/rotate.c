@@ -78,7 +78,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // `true` is an error, because LLM Compressor does not support it for these keys either
+    // the value true is an error, because LLM Compressor does not support it either
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -14,12 +14,12 @@
  * bits changes the model's loss. The importance of the Linear is the measured change divided by the
  * estimated loss.
  *
- * Candidates that are named schemes may also round inputs. Rounding an input loses the sum over all
- * columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean square of the
- * gradient of the loss at column j (care_in). If care_in is unknown, the loss of rounding an input
- * is the sum above, with W instead of Q - W and v_j instead of c_j. s is the distance between
- * neighbouring codes and t the largest code. Inputs have groups of g columns. For the group of
- * column j, each token has a largest squared input; A is the sum of these numbers over all tokens:
+ * Candidates that are named schemes may also round inputs. The loss of rounding an input is the sum
+ * over all columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean
+ * square of the gradient of the loss at column j (care_in). If care_in is unknown, this loss is the
+ * sum over rows and columns of W^2 v_j. In the formula for v_j, s is the distance between
+ * neighbouring codes, t the largest code, and g the number of columns that share a scale of the
+ * inputs. A is the sum over all tokens of the largest squared input in the group of column j:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
@@ -90,7 +90,8 @@ typedef struct scan {
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    /* Codes of the weight under the candidate. NULL: computes the loss if all weights were 0. */
+    /* Codes of the weight under the candidate. NULL: the computed loss is that of a weight whose
+     * elements are all 0. */
     const void *codes;
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a dequantized row in the dtype of w
@@ -157,8 +158,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
  * elements. */
 typedef struct costs {
     /* weight: c_j of the formula at the top of this file.
-     * diag: diagonal of H. input: v_j of the current candidate. Both are NULL if all candidates
-     * round inputs in the same way. */
+     * diag: diagonal of H. input: v_j of the current candidate. `diag` and `input` are NULL if all
+     * candidates round inputs in the same way. */
     float *weight, *diag, *input;
     int n;                        // number of Linears that read the input of the weight
 } costs;
@@ -251,7 +252,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             as.scheme = &s;
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
-            // the bytes of scales and zero points, because `look` already includes the codes
+            // adds only the bytes of scales and zero points, because `look` already includes the
+            // codes
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I);
             if (run > peak) peak = run;
         }

@@ -3,9 +3,9 @@
 #define OSH_TOPICS_H
 
 typedef struct osh_topic {
-    const char *name, *also; // also: another name of the topic, or NULL
-    /* does: description of the topic in the list of topics.
-     * text: the whole text, without a newline at the end. */
+    const char *name, *also; // `also`: second name of the topic, or NULL
+    /* `does`: description of the topic in the list of topics.
+     * `text`: the whole text, without a newline at the end. */
     const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a topic whose name is NULL ends the table

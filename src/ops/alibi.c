@@ -3,11 +3,11 @@
  *
  *   in[0] x [N, H*Dh]     out y [N, H*(Dh + 2)]
  *
- *   q    y = x, 256 m_h by, m_h by       m_h: slope of head h; by: factor (attribute)
+ *   q    y = x, 256 b m_h, b m_h         m_h: slope of head h; b: factor (attribute `by`)
  *   k    y = x, j / 256, j % 256         j: position of the token in its sample
  *
- * In the product q k, the two channels add m_h j by. ALiBi's bias for query i is m_h (j - i) by.
- * The difference, m_h i by, is the same for all keys of a query, so softmax does not change. Both
+ * In the product q k, the two channels add b m_h j. ALiBi's bias for query i is b m_h (j - i). The
+ * difference, b m_h i, is the same for all keys of a query, so softmax does not change. Both
  * channels of k are exact in BF16 for positions below 65536. Slopes:
  *
  *   Bloom    2^(-8 (h + 1) / n) for h < n, then 2^(-4 (2 (h - n) + 1) / n)

@@ -224,8 +224,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes of a sample's state (osh_op_past), which is the KV cache: keys [n_tokens,
- * K*Dh], then values [n_tokens, K*Dh], in dtype `dt`. */
+/* Returns the size of a sample's state (osh_op_past) in bytes. The state is the KV cache: keys
+ * [n_tokens, K*Dh], then values [n_tokens, K*Dh], in dtype `dt`. */
 static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                               osh_dtype dt)
 {

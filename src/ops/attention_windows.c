@@ -12,7 +12,7 @@
  *   y   = sum over the seen rows of p_j k_j
  *
  * k_j is a seen row of kv or c. This is transformers' DeepseekV4Attention with eager attention, if
- * the indexer of that class selects all entries. It does if a sample has at most m * index_topk
+ * the indexer of that class selects all entries: if a sample has at most m * index_topk
  * tokens. Scores are summed in double, and y in f32. The probabilities are rounded to the dtype of
  * q. Shapes: N tokens of the batch, H heads, D head_dim. */
 #include <assert.h>

@@ -84,7 +84,7 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     to->beta = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), x->dtype);
     for (int64_t i = 0; i < D; i++) {
         double z = (double)to->a[i] + dt_bias[i], rate = osh_math_exp(A);
-        // softplus(z), which torch also replaces by z above 20
+        // softplus(z); like torch, this uses z instead if z > 20
         double soft = z > 20 ? z : osh_math_log(1 + osh_math_exp(z));
         double decay = at->lower_bound < 0 ? at->lower_bound / (1 + osh_math_exp(-rate * z))
                                            : -rate * soft;

@@ -59,7 +59,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at, osh_dtype dt)
 {
     double x = (double)in[0] + in[3];
-    // softplus(x), which torch also replaces by x above 20
+    // softplus(x); like torch, this uses x instead if x > 20
     double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     gates[0] = (float)osh_math_exp(-osh_math_exp(in[2]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)in[1]))), dt);

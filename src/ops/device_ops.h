@@ -73,7 +73,7 @@ typedef struct osh_gptq_hessians {
     int64_t I;
     int n;
 } osh_gptq_hessians;
-/* Returns the bytes that osh_device_ops.factors allocates in the arena for n Hessians. The function
+/* Returns the bytes that osh_device_ops.factors allocates in the arena for n Hessians. `factors`
  * computes as many Hessians at a time as fit in `room` bytes, but at least one. */
 size_t osh_gptq_factors_device_bytes(int64_t I, int n, size_t room);
 /* Returns the bytes that osh_gptq_column.diags allocates in the arena for n Hessians. */
@@ -102,9 +102,9 @@ typedef struct osh_device_ops {
     osh_status (*minmax)(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                          int64_t n);
     /* Lists the rows (tokens) of each expert, from the router weights route [N, E] of N tokens and
-     * E experts. Writes the number of rows of each expert to lists [E], in device memory. After
-     * these numbers, writes the row numbers of each expert in ascending order, [E, N]. Also copies
-     * the numbers of rows to n [E], in host memory. Waits for the device. */
+     * E experts. The array `lists`, in device memory, gets two parts: the number of rows of each
+     * expert, [E], then the row numbers of each expert in ascending order, [E, N]. Also copies the
+     * numbers of rows to n [E], in host memory. Waits for the device. */
     osh_status (*routes)(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
     /* Counts the rows (tokens) of each expert. Writes the numbers to n [experts], in host memory.
      * Waits for the device. */

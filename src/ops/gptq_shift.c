@@ -16,8 +16,11 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* Computes to [n] = U^T (U from) for one row `from` [n] of D, in solving order. u [n, n]: the upper
- * triangular U. room [n]: scratch. */
+/* Computes U^T (U d), where d is one row of D in solving order.
+ * from [n]: d.
+ * to [n]: the result.
+ * u [n, n]: the upper triangular U.
+ * room [n]: scratch. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {

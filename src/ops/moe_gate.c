@@ -15,8 +15,8 @@
  *      is chosen.
  *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
- * moe_hash does not compare c. The experts of token `id` are those in row `id` of the table, which
- * has whole numbers.
+ * moe_hash does not compare c. The table has expert numbers: the experts of token `id` are those in
+ * row `id`.
  *
  * Example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives the
  * group scores 1.0 and 1.3. So expert 3 is chosen, and not expert 0.

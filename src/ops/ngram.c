@@ -62,7 +62,7 @@ static osh_status embedding_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_s
                         "ngram_embedding: %lld heads, want a multiple of the %lld lengths",
                         (long long)at->heads, (long long)at->longest - 1);
     out_width[0] = at->heads * at->width;
-    // number of rows 0 means any number of rows
+    // w_shape[0][0] = 0: the table may have any number of rows
     w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width;
     w_ndim[1] = 1, w_shape[1][0] = at->longest;
     w_ndim[2] = 1, w_shape[2][0] = at->heads;
@@ -97,8 +97,11 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Sets rows [T] to the rows of the table for the token ids[0].
- * here: number of earlier tokens of its sample in this call, which are ids[-1], ids[-2] and so on.
+/* Computes the row numbers of the table for one token.
+ * rows [T]: the row numbers.
+ * ids: ids[0] is the token; ids[-1], ids[-2] and so on are the earlier tokens of its sample in this
+ * call.
+ * here: number of these earlier tokens.
  * past: the tokens of the sample before this call, or NULL if there are none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
@@ -179,7 +182,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes of the list of row numbers, of the tiles of the samples, and of one row. */
+/* Returns the size in bytes of three arrays: the list of row numbers, the tiles of the samples, and
+ * one row. */
 static size_t embedding_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, int n_threads)
 {

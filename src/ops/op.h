@@ -101,7 +101,7 @@ typedef struct osh_op_grads {
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* True if run[OSH_CPU] handles osh_grad_args.fresh. If false, osh_op_grad sets fresh gradients
-     * to zero before run[OSH_CPU] runs. It always does so before the other kernels. */
+     * to zero before run[OSH_CPU] runs. Before the other kernels, osh_op_grad always does so. */
     bool writes;
     /* True if run[OSH_CPU] supports a din[0] that is the same tensor as dout[0]. din[0] must then
      * be fresh. */
@@ -113,9 +113,9 @@ enum { // Traits of an op. They are bits that can be combined.
     /* out[0] depends on in[0] only through in[0] w[0]^T, so the columns of w[0] are the channels of
      * in[0]. */
     OSH_OP_COLUMNS = 1 << 1,
-    /* Divides in[0] by a norm of its channels, and multiplies channel i by w[0][i]. */
+    /* The op divides in[0] by a norm of its channels, and multiplies channel i by w[0][i]. */
     OSH_OP_NORM = 1 << 2,
-    OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: first subtracts the mean of the channels
+    OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: the op first subtracts the channels' mean
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
     /* out[0] is in[1], and each token is multiplied by a number that is computed from in[0]. */
@@ -207,8 +207,8 @@ typedef struct osh_op {
     /* Runs the op on the next tokens of a sample, on the host. a->past describes the earlier
      * tokens. */
     osh_op_fn next;
-    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt is
-     * the dtype of in[0]. `state` is NULL if `next` needs no state. */
+    /* Returns the size in bytes of the state (osh_op_past) of a sample of at most n_tokens tokens.
+     * dt is the dtype of in[0]. `state` is NULL if `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
     unsigned traits;    // OSH_OP_* bits: properties of the op for code outside of src/ops
@@ -237,15 +237,16 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits)
 #include "ops/ops.def"
 #undef OSH_OP
 
-/* True if, on a GPU, a NaN or infinity in in[k] always gives a NaN or infinity in out[0]. Then bit
- * k of op->spreads is set, and `limits` returns false. */
+/* True if, on a GPU, a NaN or infinity in in[k] always gives a NaN or infinity in out[0]: bit k of
+ * op->spreads is set, and op->limits does not return true for k. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 /* Returns the op of this name, or NULL if there is none. */
 const osh_op *osh_op_find(const char *name);
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* Runs the kernel for the device of out[0], or the fastest kernel of the host. If a->past is set,
- * runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the needed function. */
+/* Runs the kernel for the device of out[0]. If out[0] is in host memory, runs the fastest kernel of
+ * the host. If a->past is set, runs osh_op.next instead, except for ops with `each_token`. Fails
+ * with OSH_E_INTERNAL if the op does not have the needed function. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens. They are
  * in at most 8 blocks. The allocator's overhead for each block is not included. */

@@ -114,7 +114,7 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
  * whole rows. If the state is a lower triangle, a tile has only the elements of its rows up to the
  * diagonal. osh_stat_n_rows returns the number of rows. */
 int64_t osh_stat_n_rows(const osh_stat *s);
-/* Returns the bytes of a tile with rows [first, end). */
+/* Returns the size of a tile with rows [first, end) in bytes. */
 size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
 /* Returns the bytes of the buffer for a tile with rows [first, end). If the state is on a GPU, the
  * buffer holds whole rows, because a GPU copies whole rows. */
@@ -135,7 +135,7 @@ osh_status osh_stat_fetch(osh_ctx *cx, osh_stat *s);
  * has `finish`, the result is in host memory. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
-/* Returns the bytes of a statistic in host memory, with the allocator's overhead. They include
- * osh_stat.part, if the statistic has one. */
+/* Returns the size in bytes of a statistic in host memory, with the allocator's overhead. The size
+ * includes osh_stat.part, if the statistic has one. */
 size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n);
 #endif

@@ -83,7 +83,7 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
         if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
         bool cut = n > OSH_BAND_BYTES - k->n;
-        if (cut) // ends the chunk between two elements of the tensor
+        if (cut) // no element of the tensor is split between two chunks
             n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
         if (cut || k->n == OSH_BAND_BYTES) break;

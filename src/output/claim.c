@@ -3,8 +3,8 @@
  *
  * If a directory has a file that this program did not make, the run does not touch the file, and
  * fails with its path and the reason. During the run, another process or a person may move, remove
- * or replace the open files of the output. So the checks are repeated before the final rename: no
- * other files may get the name of the output. */
+ * or replace the open files of the output. So the checks are repeated before the final rename,
+ * because only files of the run may get the name of the output. */
 #include <string.h>
 
 #include "base/inode.h"
@@ -264,9 +264,9 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Called after the rename to the final name. If another process has put its own directory at
- * e->partial just before, that directory now has the final name. Then the function renames it back
- * and fails. */
+/* Called after the rename to the final name. If another process put its own directory at e->partial
+ * just before the rename, that directory now has the final name. In this case the function renames
+ * the directory back and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

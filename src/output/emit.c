@@ -280,7 +280,7 @@ done:
     return rc;
 }
 
-/* Allocates memory for the output tensors of a Linear, which this rank gets from rank 0. */
+/* Allocates memory for the output tensors of a Linear. This rank gets the tensors from rank 0. */
 static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
                                osh_tensor **raw)
 {
@@ -438,8 +438,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
     return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* Records tensors that were written. Marks their shards dirty last, because a barrier between the
- * write and the record would clear the mark. */
+/* Records tensors whose bytes are already written. Marks their shards dirty here, and not after the
+ * write, because a barrier between the write and the record would clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;

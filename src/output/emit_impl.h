@@ -26,7 +26,7 @@ enum {
     OSH_REC_IDENTITY = 1, // JSON object: the identity of the run
     /* A Linear is written: u32 its index, u32 number n of its tensors, f64 nmse, f64 objective, f64
      * nearest, u64 checksums[n] of the tensors, u64 checksum of the weight, text fallback ("":
-     * none), u32 number m of losses, f64 losses[m], f64 loss with all weights 0. */
+     * none), u32 number m of losses, f64 losses[m], f64 loss if all weights were 0. */
     OSH_REC_LINEAR,
     OSH_REC_COPY,         // An unchanged copy is written: u64 output tensor, u64 its checksum.
     /* An output tensor was lost: u64 output tensor. Its bytes on the disk differ from the bytes
@@ -59,7 +59,8 @@ enum {
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    /* A Linear, or with index -1 a copy, whose bytes are already written but not recorded. */
+    /* A tensor or Linear whose bytes are already written but not recorded. index -1: it is a
+     * copy. */
     OSH_EMIT_WRITTEN,
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH,
@@ -76,7 +77,7 @@ typedef struct osh_emit_job {
     osh_tensor *in_scale, *in_zero; // own
     /* Memory for the output tensors of the Linear, which osh_emit_linear allocates. */
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own
-    int64_t out;                   // copies: index of the output tensor
+    int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // OSH_EMIT_VIEW: view of all bytes of the tensor
     /* OSH_EMIT_SUBGRAPH: number of the visit that stored the subgraph's activations on the disk;
      * -1: none did. */
@@ -119,7 +120,7 @@ struct osh_emitter {
     osh_file **shards;     // own
     osh_file *dir;         // own: the partial directory, opened
     osh_file *old;         // own: the old output directory, opened; NULL: there is none
-    /* Blocks of the shards that are only partly written. Later writes complete them. */
+    /* Partly written blocks of the shards. Later writes complete these blocks. */
     osh_edges *edges;      // own
     uint64_t *sums;        // own [n_out]: checksum of each output tensor
     bool *written;         // own [n_out]: true if the tensor is written and recorded
@@ -131,8 +132,8 @@ struct osh_emitter {
      * not read again. */
     osh_stamp *stamps;     // own [shards of the source]
     bool *told; // own [tensors of the source]: true if the tensor's checksum is in the journal
-    /* emit_record_sources looks at the source tensors in the order in which they were read. Number
-     * of tensors that it has looked at so far. */
+    /* Number of source tensors that emit_record_sources has looked at so far. It looks at them in
+     * the order in which they were read. */
     int64_t n_looked;
     char **fallbacks;      // own [n_fallbacks]: texts for osh_result.fallback
     size_t n_fallbacks;
@@ -205,8 +206,8 @@ osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails if `path` is not a journal: a regular file with one link that begins like a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
-/* Sets *is to true if e->replaced is the old output that the journal names. It may be partly
- * deleted. */
+/* Finds out if e->replaced is the old output that the journal names, and stores the answer in *is.
+ * The old output may be partly deleted. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
 /* Sets *sum to the checksum of the manifest in `dir`, or to 0 if `dir` has no manifest. */
 osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);

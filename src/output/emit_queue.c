@@ -57,8 +57,8 @@ static void *queue_writer(void *user)
     return NULL;
 }
 
-/* Waits until a job is done, so that its memory is free. Returns false if the queue has no jobs. It
- * is a callback for osh_mem_give. */
+/* A callback for osh_mem_give. Waits until a job is done, so that its memory is free. Returns false
+ * if the queue has no jobs. */
 static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;

@@ -1,14 +1,14 @@
-/* held.c - counts, for each group of Linears that share a global scale, the bands that are not yet
- * searched for the largest magnitude. Keeps bands that wait to be rounded in slots (buffers of one
- * band each). */
+/* held.c - counts the bands that are not yet searched for the largest magnitude, separately for
+ * each group of Linears that share a global scale. Keeps bands that wait for rounding in slots,
+ * which are buffers of one band each. */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
 typedef struct looked { // how far a Linear is searched for its largest magnitude
-    /* Number of bands in the Linear's group that are not yet searched. Only used in the first
-     * Linear of the group. */
+    /* For the first Linear of a group: number of bands of the whole group that are not yet
+     * searched. */
     int64_t left;
     float amax;   // largest magnitude that was found so far
     int rest;     // number of bands of this Linear that are not yet searched
@@ -31,7 +31,7 @@ struct osh_held {
     int *which; // own [n]
     int n, next;
     int64_t n_here;    // number of bands left to search in Linears that this stream also rounds
-    int64_t taken; // number of rows of the current Linear that are being searched or are searched
+    int64_t taken; // number of rows of the current Linear whose search has begun or ended
     held_slot *slots;       // own
     /* n_slots: number of all slots.
      * n_free: number of free slots.

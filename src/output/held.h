@@ -37,11 +37,11 @@ bool osh_held_knows(const osh_held *h, int linear);
  * its global scale and no slot will become free, the band is searched without a slot. wanted -1: no
  * Linear waits. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
-/* Returns the memory of a slot, which has whole blocks of the file system and can hold any band.
- * The caller need not hold the lock. */
+/* Returns the memory of a slot. Its size is a multiple of the block size of the file system, and
+ * large enough for any band. The caller need not hold the lock. */
 uint8_t *osh_held_room(const osh_held *h, int slot);
-/* Stores `amax`, the largest magnitude of a band that was searched. `from`: first row of the band
- * in the memory of its slot. */
+/* Stores `amax`, the largest magnitude of a band that was searched. `from`: address of the band's
+ * first row in the memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
 /* Returns the rows of the band that begins with row `first` of a Linear, and sets *slot to its
  * slot. Returns NULL if the band is not in memory. The caller gives the slot back after the

@@ -13,11 +13,11 @@ osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *
                               const osh_result *results);
 /* Reads the manifest in `dir`. *rest (own) gets all members except the long lists "modules",
  * "tensors" and "folds"; `rest` may be NULL. `list` names one of these lists, and has a callback
- * for each of its items; it may be NULL. */
+ * for each of its items; `list` may be NULL. */
 osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
                              void *user);
 /* The last member of a manifest is the checksum of the text before it. Sets *sum to the real
- * checksum of this text, and *said to the value of the member. Sets *has to true if the manifest
+ * checksum of this text, and *said to the value of the member. *has becomes true if the manifest
  * ends with this member, in the form that osh_manifest_write writes. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
 /* Appends an item for each output tensor to `list`, the list "tensors" of the plan's JSON. */

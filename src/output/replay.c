@@ -10,8 +10,8 @@
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    /* True after the last barrier. The bytes that a record describes must then be checked on the
-     * disk. */
+    /* True while the records after the last barrier are applied. The bytes that these records
+     * describe must be checked on the disk. */
     bool verify;
     int64_t n_bad; // number of records whose bytes are lost
     /* Own [n_out]: true if the tensor's bytes are lost, so that its record does not count. */
@@ -93,8 +93,9 @@ done:
     return rc;
 }
 
-/* Applies a record of a copy, output tensor i. Stores the recorded checksums of the tensor (sum)
- * and of its source (source). Checks if the bytes of the tensor are on the disk. */
+/* Applies the record which says that output tensor i, a copy, is written. `sum` and `source` are
+ * the recorded checksums of the tensor and of its source; stores them. Checks if the bytes of the
+ * tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;

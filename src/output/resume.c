@@ -1,5 +1,5 @@
-/* resume.c - continues with the partial directory of an earlier run at the end of its journal, or
- * begins a new one.
+/* resume.c - continues the partial directory of an earlier run from the end of its journal, or
+ * begins a new directory.
  *
  * The bytes that records before the last barrier describe are on the disk. The bytes of later
  * records are read again, because after a loss of power a record may be on the disk while its bytes
@@ -132,8 +132,8 @@ static uint64_t journal_find_replaced(const osh_journal *j)
     return rec ? osh_read_u64(&in) : 0;
 }
 
-/* Fails if the journal has the identity of another run. Sets *found to true if it has that of this
- * run, and to false if it has no identity. */
+/* Fails if the journal has the identity of another run. Sets *found to true if the journal has the
+ * identity of this run, and to false if it has no identity. */
 static osh_status resume_check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
 {
     osh_status rc = OSH_OK;

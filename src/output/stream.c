@@ -140,8 +140,8 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales of those Linears that the stream does not search itself for their largest
- * magnitude. */
+/* Finds the global scales of those Linears whose largest magnitude the stream does not search
+ * itself. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;

@@ -65,8 +65,8 @@ done:
     return rc;
 }
 
-/* Writes the tensors of a Linear other than tensor 0, whose bands are already written. Then records
- * the Linear. */
+/* Writes all tensors of a Linear except tensor 0, which the stream has already written in bands.
+ * Then records the Linear. */
 static osh_status item_finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
 {
     osh_status rc = OSH_OK;

@@ -5,7 +5,7 @@
  *
  * "join" adds the band to the checksum of its tensor. The workers join in the order of the bands:
  * each waits for its turn (turns.h). Tensors are written in whole blocks of the file system, except
- * at both ends. For this, the bytes of a band after its last whole block are written with the next
+ * at both ends. So the bytes of a band after its last whole block are written with the next
  * band. */
 #include "output/stream_impl.h"
 
@@ -103,7 +103,8 @@ typedef struct source_part { // consecutive rows of a source tensor
     const osh_ckpt_tensor *t; // view
     int64_t first;            // offset in the tensor of the first byte of the rows
     /* n: number of bytes of the rows.
-     * element: size of an element; the rows must be aligned to it in memory. */
+     * element: size of an element; the address of the rows in memory must be a multiple of this
+     * size. */
     size_t n, element;
 } source_part;
 

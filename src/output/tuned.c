@@ -3,8 +3,10 @@
  *
  *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*
  *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,
- *                   XXH3 of the file (0, 0: not kept), (u32 Linear, f64 error of its weight)*
- *   OSH_REC_APPLIED (u64 output tensor, u64 sum)* */
+ *                   XXH3 of the file, (u32 Linear, f64 error of its weight)*
+ *   OSH_REC_APPLIED (u64 output tensor, u64 checksum)*
+ *
+ * If the tuned tensors are not kept, the bytes and the XXH3 of the file are 0. */
 #include "output/tuned.h"
 
 #include <string.h>
@@ -19,7 +21,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors of the tuned weights, which the record will contain
+    osh_buf errors; // own: errors of the tuned weights, as a part of the record
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }

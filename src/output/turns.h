@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 typedef struct osh_turn osh_turn;
-typedef struct osh_turns { // {0} initializes it; the lock of its owner protects it
+typedef struct osh_turns { // initial value: {0}; protected by the lock of the owner
     /* next: next ticket to give out.
      * now: ticket of the thread that has its turn. */
     int64_t next, now;
     osh_turn *waiting;     // view: list of waiting threads, on their stacks
 } osh_turns;
 
-/* Waits until all earlier tickets are done. The caller holds the lock, which is released while it
- * waits. */
+/* Waits until all earlier tickets are done. The caller holds the lock. It is released during the
+ * wait. */
 void osh_turns_wait(osh_turns *t, pthread_mutex_t *lock, int64_t ticket);
 /* Ends the turn of the caller, and wakes the thread with the next ticket. The caller holds the
  * lock. */

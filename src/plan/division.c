@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes that ranks send each other for the sums of the input of Linear l. All ranks
- * except the owner of these sums send the sums of their groups of samples. */
+/* Returns the number of bytes that ranks send each other for the sums of the input of Linear l. All
+ * ranks except the owner of these sums send the sums of their groups of samples. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
@@ -154,7 +154,7 @@ osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int i
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(&p->schedule, index);
     double *cost = NULL; // own [v1 - v0]: work of solving the Linears that read the value
-    int *owner = NULL;   // own [v1 - v0]: rank that solves these Linears
+    int *owner = NULL;   // own [v1 - v0]: rank that solves the Linears that read the value
     bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are counted already
     *bytes = 0;
     OSH_NEW(cx, cost, r.v1 - r.v0);

@@ -302,12 +302,12 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         draws |= (p->match.linears[i].wants & OSH_STAT_BLOCK) != 0;
     if (draws) FIELD("seed", "%lld", (long long)p->in.opt->seed);
     FIELD("arithmetic", "%s", p->in.arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
-    // with --indivisible pad, the templates decide which tensors get zeros
+    // with --indivisible pad, the output depends on the templates: they decide the added zeros
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE || p->in.ck->config->n_sizes)
         OSH_TRY(identity_add_templates(cx, id, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_calibration(cx, id, p));
-        // on the host, the bits of matrix products depend on the instruction set
+        // on the host, the output depends on the instruction set, as the bits of products do
         if (!p->in.device) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);

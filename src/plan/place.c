@@ -64,10 +64,9 @@ static osh_status device_of_rank(osh_ctx *cx, osh_plan *p, const osh_device_kind
 {
     osh_status rc = OSH_OK;
     osh_ranks *ranks = p->in.opt->ranks;
-    const char *text = p->in.opt->device;
     OSH_TRY(osh_ranks_agree(cx, ranks, "another device", p->in.on_device ? "a GPU" : "the CPU"));
-    if (ranks && p->in.on_device && (osh_device_is_auto(text) || !strchr(text, ':')))
-        OSH_TRY(osh_rank_gpu(cx, &p->in.ordinal, ranks, kind));
+    if (p->in.on_device)
+        OSH_TRY(osh_rank_gpu(cx, &p->in.ordinal, ranks, kind, p->in.opt->device));
 done:
     return rc;
 }

@@ -98,7 +98,8 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size write the groups anew, and those of "
                      "attention they do not write: want kv_cache_scheme, or none",
                      m->type->name);
-        /* keys and values in the cache do not change the weights, which the survey measures */
+        /* The survey measures changes of weights. Codes for keys and values in the cache do not
+         * change weights. */
         m->cache.present = false;
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
@@ -314,8 +315,9 @@ done:
     return rc;
 }
 
-/* With --indivisible pad, adds zeros to the source. Then opens the recipe again: its matchers have
- * already counted matches, and it may name modules of the graph before the change. */
+/* With --indivisible pad, adds zeros to the source. Then opens the recipe again, because the
+ * matchers of the old one have already counted matches, and because the old one may name modules of
+ * the old graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
-osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, const osh_ranks *r, const osh_device_kind *k)
+osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, const osh_ranks *r, const osh_device_kind *k,
+                        const char *text)
 {
     osh_status rc = OSH_OK;
     int n = 0;
+    if (!r || (!osh_device_is_auto(text) && strchr(text, ':'))) goto done;
     OSH_TRY(k->type->number(cx, &n));
     *ordinal = osh_ranks_at(r, osh_ranks_me(r))->local % n;
 done:
@@ -18,6 +20,7 @@ osh_status osh_rank_gpus_differ(osh_ctx *cx, osh_ranks *r, const osh_device_kind
     osh_status rc = OSH_OK;
     osh_device_uuid mine, *all = NULL; // own: all [ranks]
     int n = osh_ranks_n(r);
+    if (!r) goto done;
     OSH_NEW(cx, all, n);
     OSH_TRY(k->type->identify(cx, &mine, ordinal));
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));

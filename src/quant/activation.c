@@ -224,8 +224,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* Bytes of the array `range` of osh_act_observe. The array `losses` of osh_act_observe_again
-     * has as many bytes. */
+    /* Number of bytes of the array `range` of osh_act_observe. The array `losses` of
+     * osh_act_observe_again has as many. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)

@@ -2,8 +2,8 @@
  *
  *   base_model.model.X.lora_A.weight [r, I]         with lora_B.weight [O, r]: update of X.weight
  *   base_model.model.X.lora_embedding_A [r, V]      with lora_embedding_B [D, r]: of an embedding
- *   base_model.model.X.base_layer.weight            the weight to which the update is added, or
- *                                                   `bias`, which replaces X.bias
+ *   base_model.model.X.base_layer.weight            the weight to which the update is added
+ *   base_model.model.X.base_layer.bias              replaces X.bias
  *   base_model.model.Y                              replaces the tensor Y (modules_to_save, bias)
  *
  * The update is scaled by alpha / r, or by alpha / sqrt(r) with use_rslora. rank_pattern and
@@ -346,8 +346,8 @@ done:
     return rc;
 }
 
-/* Replaces the changed tensor of the checkpoint by a virtual tensor. Tensor i is then replaced by
- * the virtual tensor with index by[i]. */
+/* Makes the changed tensor of the checkpoint virtual. If it was stored, adds a virtual tensor and
+ * sets by[i] to the index of the virtual tensor; i is the index of the stored tensor. */
 static osh_status lora_replace(osh_ctx *cx, osh_lora *w, osh_checkpoint *ck, int64_t *by)
 {
     osh_status rc = OSH_OK;

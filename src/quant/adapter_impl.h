@@ -35,5 +35,5 @@ struct osh_adapter {
  * osh_ckpt_make. */
 osh_status osh_lora_rows(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
                          int64_t n);
-size_t osh_lora_bytes(const osh_lora *w); // returns the bytes of scratch of osh_lora_rows
+size_t osh_lora_bytes(const osh_lora *w); // returns the number of bytes of scratch of osh_lora_rows
 #endif

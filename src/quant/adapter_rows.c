@@ -27,8 +27,8 @@ typedef struct lora_room { // scratch for computing ROWS rows of a changed weigh
 
 static int64_t lora_rank(const osh_lora *w) { return w->a ? w->a->shape[0] : 0; }
 
-/* Returns the bytes of room->block. If `room` is not NULL, sets the arrays of `room` to parts of
- * this block. */
+/* Returns the number of bytes of room->block. If `room` is not NULL, sets the arrays of `room` to
+ * parts of this block. */
 static size_t lora_divide(lora_room *room, const osh_lora *w)
 {
     int64_t r = lora_rank(w), C = osh_ckpt_columns(w->base.e);

@@ -45,8 +45,8 @@ float osh_q_scale_value(const osh_qparams *p, int64_t i);
 /* Sets scale number i to `value`, rounded to the dtype of the scales. */
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
 /* Returns the global scale for values whose largest magnitude is amax. It is rnd(rnd(1 / amax) *
- * 448 * 6), where rnd rounds to dt, or 1 if that is not finite. With this global scale, the largest
- * scale of a group is near the largest FP8 number. Source: generate_gparam. */
+ * 448 * 6), or 1 if this number is not finite. rnd rounds to dt. With this global scale, the
+ * largest scale of a group is near the largest FP8 number. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
 /* Finds the ranges of w [O, I] with the observer of `a`, and allocates and sets p->scale and
  * p->zero. With strategy tensor_group, p->global is an input; if it is 0, the function sets it to
@@ -61,9 +61,9 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
  * `a` finds in w. w may be a part of a weight if it consists of whole groups. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
                              const char *what);
-/* Rounds w [O, I] to codes. A code is w / scale + zp, clamped and rounded, ties to even: I8, the
- * bits of an FP8 number, or an FP4 number in the low 4 bits of a byte. The codes are equal to those
- * that compressed-tensors computes on a CPU. */
+/* Rounds w [O, I] to codes. A code is w / scale + zp, clamped and rounded, ties to even. It has one
+ * byte: an I8, the bits of an FP8 number, or the bits of an FP6 or FP4 number in the low 6 or 4
+ * bits. The codes are equal to those that compressed-tensors computes on a CPU. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p,
                         const osh_q_args *a, osh_arithmetic ar);
 /* Decodes codes to w = (code - zp) * scale. Each step is rounded to the dtype of the scale, which
@@ -126,16 +126,16 @@ void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 /* Returns the host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
-/* Returns the bytes of scratch that osh_act_observe or osh_act_observe_again allocates for one
- * sample. */
+/* Returns the number of bytes of scratch that osh_act_observe or osh_act_observe_again allocates
+ * for one sample. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);
 /* Adds the range [lo, hi] of one head of a sample to the observer of this head. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
 /* Fake-quantizes activations x [N, I] in place: rounds each value to a code and decodes it.
- * Dynamic: computes a scale for each token or group, or one for the whole of x, which is then one
- * sample.
+ * Dynamic: computes a scale for each token or group. With strategy tensor x is one sample, and one
+ * scale is computed for all of x.
  * Static: uses the stored scale.
  * Local: uses the stored global scale, and computes the scales of groups. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,

@@ -44,7 +44,7 @@ static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double
     float x[PIECE];
     double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
-        /* Most bins have no values, so these bins are skipped. */
+        /* Bins without values are skipped, because most bins have none. */
         for (; m < PIECE && at < h->n; at++) {
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);

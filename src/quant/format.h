@@ -74,8 +74,8 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
                     int64_t n, int bits);
 /* Returns the format with this name, or NULL if there is none. */
 const osh_format *osh_format_find(const char *name);
-/* Sets *out to the storage format of a scheme. This is s->format if it is set; then the function
- * fails if the format cannot store the weights. `what` names the scheme in errors. */
+/* Sets *out to the storage format of a scheme. If s->format is set, the result is this format, and
+ * the function fails if the format cannot store the weights. `what` names the scheme in errors. */
 osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
                             const char *what);
 #endif

@@ -13,7 +13,8 @@ static const osh_q_fusion fusions[] = {
     {"kv_proj", MERGED, "encoder_attn", 2, 2, {"k_proj", "v_proj"}},
     {NULL, NULL, "encoder_attn", 1, 1, {"q_proj"}},
     {"qkv", QKV, "attn", 3, 3, {"q", "k", "v"}},
-    /* Two parts are enough, because in some models the keys are also the values. */
+    /* q_proj and k_proj are enough, because models whose keys are also the values have no
+     * v_proj. */
     {"qkv_proj", QKV, NULL, 2, 3, {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", MERGED, NULL, 2, 2, {"gate_proj", "up_proj"}},
     {"fused_qkv_a_proj", MERGED, NULL, 2, 2, {"q_a_proj", "kv_a_proj_with_mqa"}},
@@ -27,8 +28,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
     return (osh_q_family){config->type, config->text_type};
 }
 
-/* True if the module that contains `module` has the last name `in`. `leaf` points to the part of
- * `module` after its last dot. */
+/* True if the name of the module that contains `module` ends with the part `in`. `leaf` points to
+ * the part of `module` after its last dot. */
 static bool stands_in(const char *module, const char *leaf, const char *in)
 {
     size_t n = strlen(in), at = (size_t)(leaf - module);

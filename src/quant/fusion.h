@@ -24,8 +24,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config);
 /* Returns the fused layer that contains the module, with views of the records in `family`. If vLLM
  * does not fuse the module, the member `fused` of the result is NULL. */
 osh_q_fusion osh_q_fusion_find(osh_q_family family, const char *module);
-/* Returns the name of `module` with `leaf` instead of the part after the last dot. So a caller gets
- * the name of the fused layer, or of another Linear in it. The caller owns the string. Returns NULL
- * if memory is exhausted. */
+/* Returns the name of `module` with `leaf` instead of the part after the last dot. With suitable
+ * values of `leaf`, this is the name of the fused layer, or of another Linear in it. The caller
+ * owns the string. Returns NULL if memory is exhausted. */
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf);
 #endif

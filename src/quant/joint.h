@@ -1,4 +1,4 @@
-/* joint.h - decides if vLLM can load quantized joint experts (osh_experts_are_joint). */
+/* joint.h - decides if vLLM can load the quantized experts of gpt-oss. */
 #ifndef OSH_JOINT_H
 #define OSH_JOINT_H
 #include "quant/format.h"

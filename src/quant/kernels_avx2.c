@@ -164,7 +164,7 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        /* Not reached, because all tensors of a layer have one dtype. */
+        /* Not reached, because all tensors of a layer have the same dtype. */
         osh_q_kernels_c.encode(codes, x, dt, n, c);
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);

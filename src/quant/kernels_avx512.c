@@ -140,7 +140,7 @@ AVX512 static void encode_run_avx512(uint8_t *codes, const void *x, osh_dtype dt
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        /* Not reached, because all tensors of a layer have one dtype. */
+        /* Not reached, because all tensors of a layer have the same dtype. */
         osh_q_kernels_c.encode_run(codes, x, dt, r, c);
     else if (dt == OSH_BF16 && rounded)
         encode_dtype(codes, x, r, OSH_BF16, OSH_BF16, c);

@@ -8,7 +8,7 @@
  * which are added at its end. */
 typedef struct osh_grown { int64_t from, to; } osh_grown;
 typedef struct osh_padded {
-    int64_t tensor;          // index of the tensor to pad in the checkpoint
+    int64_t tensor;          // index in the checkpoint of the tensor to which zeros are added
     osh_grown rows, columns; // how both dimensions grow; a vector counts as one row
 } osh_padded;
 
@@ -17,7 +17,7 @@ typedef struct osh_padded {
 osh_status osh_source_pad(osh_ctx *cx, osh_source *s, const osh_padded *of, int64_t n);
 /* Returns the number of tensors to which zeros are added. */
 int64_t osh_source_n_padded(const osh_source *s);
-/* Returns the bytes of scratch for adding zeros, without the scratch for reading the stored
- * tensor. */
+/* Returns the number of bytes of scratch for adding zeros, without the scratch for reading the
+ * stored tensor. */
 size_t osh_padding_scratch(const osh_source *s);
 #endif

@@ -471,7 +471,8 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
     snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
     s->group_name = osh_strdup(cx, o->string);
     if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
-    // an array, as in {"FP8": ["Linear"]}, lists the targets of the preset that is the key
+    // a config group may be an array, as in {"FP8": ["Linear"]}: the key is the name of a preset,
+    // and the array lists its targets
     if (cJSON_IsArray(o)) {
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));

@@ -11,7 +11,7 @@
 
 /* Version of compressed-tensors in the quantization_config that is written. */
 #define OSH_Q_VERSION "0.19.0"
-/* Version that is written instead if a scheme has 6-bit floats, which version 0.19 does not
+/* Version that replaces OSH_Q_VERSION if a scheme has 6-bit floats, which 0.19.0 does not
  * support. */
 #define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
@@ -94,7 +94,7 @@ static inline bool osh_q_may_be_signed(const osh_q_args *a)
     return a->type == OSH_Q_INT && a->symmetric &&
            (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
-/* The next two functions return the number of rows, and of columns, of a weight [O, I] that share a
+/* The next two functions return how many rows, and how many columns, of a weight [O, I] share a
  * scale. The last scale may have fewer. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
 {
@@ -129,9 +129,9 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 enum { OSH_Q_NAME = 32 }; // size of the memory for the name of a scheme, in bytes
 /* Sets `to` to the name of the preset that has the arguments of s. With integer codes, the group
- * size may differ from that of the preset. If several presets have these arguments, `prefer` is the
- * result if it names one of them; it may be NULL. A scheme without a preset gets a name of the same
- * form, such as W3A16_ASYM. */
+ * size may differ from that of the preset. If several presets have these arguments and `prefer`
+ * names one of them, the result is `prefer`; `prefer` may be NULL. A scheme without a preset gets a
+ * name of the same form, such as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
 /* Returns the name of preset number i, or NULL if i is too large. */
 const char *osh_q_preset_name(size_t i);

@@ -8,11 +8,10 @@
  *   ...                                                                              patience ends
  *
  * The search ends when no range of the tensor improves any more. So each step is done for all
- * ranges before the next step. Every number equals that of the reference, with one exception.
- * Candidates, scales, codes, differences and powers are rounded to the weight's dtype. Sums are
- * added in f32 in torch's order (struct sum) and rounded to the weight's dtype. The exception is
- * |x|^norm of F32 weights: this file rounds it correctly, but the reference has an error of up to 1
- * unit in the last place. */
+ * ranges before the next step. Candidates, scales, codes, differences and powers are rounded to the
+ * weight's dtype. Sums are added in f32 in torch's order (struct sum) and rounded to the weight's
+ * dtype. So every number equals that of the reference, except |x|^norm of F32 weights: this file
+ * rounds it correctly, but the reference has an error of up to 1 unit in the last place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -296,7 +295,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 /* For strategy tensor: returns the sum of the errors of all chunks, added in order. */
 static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // levels 0 and 1 and `tail` come from the last chunk
+    sum all = s->sums[s->n_chunks - 1]; // only levels 0 and 1 and `tail` of the last chunk are used
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
     if (all.i == block_groups(all.power)) all.n_tail = 0;

@@ -32,13 +32,14 @@ typedef struct osh_source_type {
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. Sets *n: the first *n bytes of the tensor's
      * name are the name of the module. The function must return true for every kind of tensor that
-     * only quantized modules have. Then a module with missing tensors is an error. */
+     * only quantized modules have, so that a module of which only some tensors are stored is found
+     * and reported as an error. */
     bool (*claims)(const osh_source *s, const osh_entry *e, size_t *n);
     // Finds and checks the stored tensors of module q, for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    /* Returns the bytes of scratch of make_rows, with the overhead of the allocator. */
+    /* Returns the number of bytes of scratch of make_rows, with the overhead of the allocator. */
     size_t (*bytes)(const osh_source_module *q);
 } osh_source_type;
 
@@ -77,7 +78,7 @@ struct osh_source {
     osh_q_config *config;    // own
     const char *method;      // view: quant_method of the checkpoint's config
     const osh_source_type *type; // row of sources.def that quant_method selects
-    void **states;           // own: data of each row of sources.def that only this row uses
+    void **states;           // own: for each row of sources.def, data that only the row uses
     osh_source_module *mods; // own [n]: the quantized modules
     int n;
     osh_map *by_name;        // own: maps the name of a quantized module to its index in `mods`
@@ -119,8 +120,8 @@ osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_
  * of `to` [n, rows of the matrix] (container_part.c). */
 osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                    int64_t first, int64_t n);
-/* Reads rows [first, first + n) of the stored matrix q->parts[part]. If it is a vector, reads these
- * elements. */
+/* Reads rows [first, first + n) of the stored matrix q->parts[part]. If q->parts[part] is a vector,
+ * reads its elements [first, first + n). */
 osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                 int64_t first, int64_t n);
 /* Fails if one of the n scales that were read from q->parts[part] is not finite. */
@@ -136,7 +137,7 @@ size_t osh_source_rows_bytes(const osh_source_module *q);
 typedef struct osh_source_pieces {
     int64_t rows; // largest number of rows of a piece
     size_t bytes; // bytes of the allocation, which the arrays in `room` share
-    void *room;   // view: scratch that both functions get as an argument
+    void *room;   // view: scratch, an argument of `open` and `piece`
     /* Sets the arrays in `room` to parts of `block`, the allocation. Reads what the decoding of
      * every piece needs. */
     osh_status (*open)(osh_ctx *cx, void *room, const osh_source_module *q, char *block);
@@ -148,8 +149,8 @@ typedef struct osh_source_pieces {
  * before each piece. */
 osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                              int64_t n, const osh_source_pieces *p);
-/* Returns the bytes that osh_source_decode allocates, including the buffer of a direct read
- * (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
+/* Returns the number of bytes that osh_source_decode allocates, including the buffer of a direct
+ * read (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
 size_t osh_source_decode_bytes(size_t block_bytes);
 /* Returns the part of `block` that begins at offset *at, and adds n_bytes, the size of the part, to
  * *at. If `block` is NULL, returns NULL and only adds n_bytes, so that the caller can compute the

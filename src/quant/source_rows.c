@@ -95,7 +95,7 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_container_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e,
                                     at * row, (size_t)(n * row)));
-    // weight_shape gets the shape of the rows that are decoded instead of the stored shape
+    // the stored shape in weight_shape is replaced by the shape of the decoded rows
     if (!strcmp(f->leaf, "weight_shape")) {
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;

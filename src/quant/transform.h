@@ -48,8 +48,8 @@ bool osh_q_transforms_act(const osh_q_transforms *t);
 /* True if `tensor` is a stored matrix of a transform that multiplies activations while the model
  * runs. The name of such a tensor is, for example, "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
-/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location `at` to a group, where
- * its matrix is applied to the modules `targets`. Both copy the strings. */
+/* osh_q_transforms_add adds a group to t. osh_q_apply_add adds a location to a group: the matrix of
+ * the group is applied at the place `at` of the modules `targets`. Both copy the strings. */
 osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name,
                                 const char *type, int64_t block, bool f32);
 osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,

@@ -8,10 +8,11 @@
  *   targets   the first match decides: (1) name or regex on the layer's (fused) name, in the order
  *             of the file;
  *             (2) fused layer: if every shard matches a target, the target of the first shard;
- *             (3) the target is contained in the class name, upper and lower case being equal
+ *             (3) the class name contains the target; case is ignored
  *
- * config.json contains the config groups in the byte order of their names. A target that occurs
- * twice has its first position and the scheme of the later group. */
+ * config.json contains the config groups in the byte order of their names. If a target occurs
+ * twice, its position is that of the first occurrence, and its scheme is that of the later
+ * group. */
 #include "quant/scheme.h"
 
 #include <ctype.h>

@@ -23,7 +23,7 @@ typedef struct osh_rank { // one rank
      * too. */
     int n_alike;
     uint64_t program; // checksum of the program's file
-    osh_process guard; // guard of the rank (cli/guard.c), which is the parent of its process
+    osh_process guard; // guard (cli/guard.c), the parent process of the rank
 } osh_rank;
 
 /* True if a launcher has started several processes, according to the environment variables. */
@@ -61,9 +61,9 @@ int osh_ranks_threads(const osh_ranks *r);
 /* Sets the name of the current work, which osh_ranks_fail puts into its message. `of` may be
  * NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
-/* Lets the guard of this rank watch. From now on, writes the rank, the node and the current work to
- * to->where; r keeps a view of *to. Also stores the guards of the node's other ranks in *to, until
- * all ranks have called osh_ranks_close. */
+/* Gives the guard of this rank (cli/guard.c) the data that it needs. From now on, writes the rank,
+ * the node and the current work to to->where; r keeps a view of *to. Also stores the guards of the
+ * node's other ranks in *to, until all ranks have called osh_ranks_close. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Reports a failed job. rc: status of the job; the error is in cx. A rank other than 0 sends the
  * error to rank 0 and waits some seconds. In this time, rank 0 prints the error and ends this

@@ -50,6 +50,7 @@ void osh_watch_drain(void)
         for (int left = 0, n = 0; n < 500 && !ioctl(fd, FIONREAD, &left) && left; n++)
             nanosleep(&step, NULL);
     }
-    /* A reader needs time to pass the text on, before it notices that this process has ended. */
+    /* The readers have the text now. They get time to pass it on before they notice that this
+     * process has ended. */
     if (any) nanosleep(&last, NULL);
 }

@@ -26,7 +26,7 @@ static osh_status losses_add(osh_ctx *cx, void *user, const cJSON *o)
     return OSH_OK;
 }
 
-/* Sets *bytes to the size of the files with tensors of a directory. */
+/* Sets *bytes to the sum of the sizes of those files of a directory that contain tensors. */
 static osh_status output_bytes(osh_ctx *cx, int64_t *bytes, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -7,8 +7,8 @@
 static const double gap = 5; // smallest horizontal distance of two texts
 
 /* Returns an upper bound of a character's width at a font size of 11: the widths of Verdana and
- * DejaVu Sans, which are wider than other sans-serif fonts. Bytes of a multi-byte character count
- * alone. */
+ * DejaVu Sans, which are wider than other sans-serif fonts. Each byte of a multi-byte character has
+ * a width of its own. */
 static double char_width(char c)
 {
     if ((unsigned char)c >= 0x80) return 6;

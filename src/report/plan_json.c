@@ -90,8 +90,8 @@ static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
     return ok;
 }
 
-/* Adds a step to the list. For a pass, adds the number of nodes that run, and flags. For a step
- * that opens or solves, adds the number of its inputs. */
+/* Adds a step to the list. The item of a pass has the flags of the pass, and the number of nodes
+ * that run. The item of a step that opens or solves has the number of its inputs. */
 static bool json_step(cJSON *list, const osh_step *s, const osh_range *r)
 {
     cJSON *o = cJSON_CreateObject();

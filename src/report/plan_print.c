@@ -279,8 +279,8 @@ done:
     return rc;
 }
 
-/* For each transform, prints the number of layers that are divided by its factors and the number of
- * modules that are multiplied by them. */
+/* For each transform, prints two numbers: of the layers whose weights are divided by the factors of
+ * the transform, and of the weights that are multiplied by these factors. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

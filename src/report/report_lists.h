@@ -5,7 +5,7 @@
 #include "report/report.h"
 #include "text/json.h"
 
-enum { OSH_REPORT_LISTS = 5 }; // number of arrays, with an empty element that ends the list
+enum { OSH_REPORT_LISTS = 5 }; // number of arrays + 1, because an empty element ends the list
 
 typedef struct osh_report_lists {
     osh_json_list lists[OSH_REPORT_LISTS];

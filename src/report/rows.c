@@ -97,8 +97,9 @@ done:
     return rc;
 }
 
-/* Returns the row to leave out next: of the rows that have lines, the last one of the highest
- * order. Returns -1 if all rows with lines have order 0. */
+/* Returns the row to leave out next. It is the row with the highest order among the rows that have
+ * lines; of several rows with this order, the last. Returns -1 if all rows with lines have order
+ * 0. */
 static int rows_last(const osh_rows *r, const int *lines)
 {
     int last = -1;
@@ -109,8 +110,9 @@ static int rows_last(const osh_rows *r, const int *lines)
     return last;
 }
 
-/* Returns the row that gets the next free line: of the rows that need a second line, the first one
- * of the lowest order. Returns -1 if there is none. */
+/* Returns the row that gets the next free line. It is the row with the lowest order among the rows
+ * that need a second line; of several rows with this order, the first. Returns -1 if no row needs
+ * a second line. */
 static int rows_next(const osh_rows *r, const int *lines, const int *wants)
 {
     int next = -1;

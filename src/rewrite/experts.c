@@ -256,8 +256,8 @@ const char *osh_experts_file(const osh_rewrites *p)
     return a ? a->report_path : NULL;
 }
 
-/* Fails if a file of the source, which would be copied, has the name of the output file that lists
- * the kept experts. */
+/* Fails if the output would get two files of one name: a copy of a source file, and the file that
+ * lists the kept experts. */
 static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const osh_reap *a)
 {
     osh_status rc = OSH_OK;

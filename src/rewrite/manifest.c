@@ -184,7 +184,7 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_entry *e = p->in->ck->tensors[i].e;
-        // no dense copy of a module whose codes are copied
+        // a module whose codes are copied gets no dense copy
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)

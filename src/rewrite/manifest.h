@@ -7,7 +7,7 @@
 typedef struct osh_out_tensor {
     /* index of the source tensor that is copied; -1: the tensor is made for a Linear */
     int64_t source;
-    /* Only valid if `source` is -1.
+    /* The next two indices are valid only if `source` is -1.
      * linear: index of the Linear.
      * leaf: index among the output tensors of this Linear. */
     int linear, leaf;

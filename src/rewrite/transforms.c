@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-/* Adds targets for the nodes i with nodes[i]. As in LLM Compressor, the names in `first` come
- * first. Other names are in the order of the modules. */
+/* Adds targets for the nodes i for which nodes[i] is true. As in LLM Compressor, the names in
+ * `first` come first. Other names are in the order of the modules. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};
@@ -70,8 +70,10 @@ done:
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    /* values: true for the node of a v_proj. contexts: of an o_proj. wide: of a down_proj. attends:
-     * of an attention. */
+    /* values: true for each v_proj.
+     * contexts: true for each o_proj.
+     * wide: true for each down_proj.
+     * attends: true for each attention. */
     bool *values, *contexts, *wide, *attends; // own [nodes]
 } grouping;
 

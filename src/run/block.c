@@ -9,7 +9,7 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    /* One job for each Linear that learns. The members of a job to which it has pointers are own,
+    /* One job for each Linear that learns. The objects to which members of a job point are own,
      * too. */
     osh_linear_job *jobs; // own [n_learns]
     osh_tensor **dense;   // own [n_learns]: copies of the original weights

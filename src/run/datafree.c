@@ -12,7 +12,7 @@
 
 typedef struct wholes { // the Linears that are rounded as a whole
     const osh_budget *p;    // view
-    int *which, n;          // own [n]: indices of these Linears
+    int *which, n;          // own [n]: indices of the Linears
     osh_read_ahead *reader; // own: reads the weights, with one item for each Linear
     osh_tensor *ready;      // own: weight that was read and is not rounded yet; NULL: there is none
 } wholes;
@@ -113,7 +113,7 @@ static osh_status whole_read(osh_ctx *cx, void *user, int item)
     return osh_linear_read(cx, &of->ready, of->p, of->which[item]);
 }
 
-/* Rounds the Linears with p->todo, one whole weight after the other. */
+/* Rounds the Linears k for which p->todo[k] is true, one whole weight after the other. */
 static osh_status datafree_round_wholes(osh_ctx *cx, progress *p)
 {
     osh_status rc = OSH_OK;
@@ -158,7 +158,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
     }
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) // one more step seals the output
+    if (now.all_of_it) // the progress has one more step, the sealing of the output
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));

@@ -171,7 +171,7 @@ typedef struct piece_work {
      * OSH_FOLD_PIECE, a chunk is a part of one row. */
     int64_t piece;
     float *most; // view [threads, I]: for each thread, largest magnitude of each column so far
-    /* Buffers for reading chunks, which are unused if `w` is not NULL. */
+    /* Buffers for reading chunks. They are unused if `w` is not NULL. */
     uint8_t *rooms;       // view [threads, OSH_FOLD_PIECE]
     osh_fold_rule rule;   // describes how factors are folded into the weight
 } piece_work;
@@ -247,8 +247,9 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
 /* Finds the largest magnitude in each column of the weights that the fold multiplies by factors.
- * These weights have equally many columns, f->n, and count together. Writes the results to the
- * first row of `most` [threads, f->n]. The other rows are for the results of the threads. */
+ * These weights have equally many columns, f->n, and each result is the largest magnitude in all
+ * of them. Writes the results to the first row of `most` [threads, f->n]. The other rows are for
+ * the results of the threads. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {

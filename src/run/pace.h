@@ -12,7 +12,7 @@ typedef struct osh_pace {
     double behind[OSH_N_PHASES];   // work of the subgraphs after the current one, for each phase
     double at[OSH_N_PHASES];       // finished fraction of each phase, in the current subgraph
     double spent[OSH_N_PHASES];    // seconds that this process has spent in each phase
-    double finished[OSH_N_PHASES]; // work that was done in these seconds
+    double finished[OSH_N_PHASES]; // work that this process has done in each phase
     osh_phase phase;               // the current phase
     int subgraph;                  // index of the current subgraph; -1: none yet
     bool inside;

@@ -31,7 +31,7 @@ done:
     return rc;
 }
 
-/* Reads all weights with f->want. Callback for the member `read` of osh_read_items. */
+/* Reads all weights that f->want marks. Callback for the member `read` of osh_read_items. */
 static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;
@@ -46,10 +46,11 @@ done:
     return rc;
 }
 
-/* True if the weight may get a block on the GPU before visit number `visit` begins: the plan must
- * have an address for it at that time. In a resumed run, the visit may begin with a later part,
- * such as its second pass (OSH_WAY_AGAIN) if all its Linears are solved. If the plan has an address
- * for the weight in that part, the visit itself loads the weight. */
+/* True if the weight may get a block on the GPU before visit number `visit` begins. For this, the
+ * plan must have an address for the weight in the part OSH_WAY_AHEAD. In a resumed run, the visit
+ * may begin with a later part, such as its second pass (OSH_WAY_AGAIN) if all its Linears are
+ * solved. If the plan has an address for the weight in this later part, the result is false,
+ * because the visit itself loads the weight. */
 static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, int weight)
 {
     const osh_layout_kind kind = OSH_LAYOUT_WEIGHT;

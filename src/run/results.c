@@ -8,8 +8,8 @@
 #include "budget/memory.h"
 #include "match/cache.h"
 
-/* number of these tensors: scale and zero points of the weight, scale and zero point of the
- * input */
+/* number of tensors in addition to the codes: scale and zero points of the weight, scale and zero
+ * point of the input */
 enum { N_TENSORS = 4 };
 
 /* Beginning of the first message. The cache, the bias and the elements of the tensors follow it. */
@@ -140,7 +140,7 @@ static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head 
                     (unsigned long long)h->source, (unsigned long long)mine);
 }
 
-/* Passes a result, which another rank has sent, to the emitter. Takes ownership of *codes. */
+/* Passes to the emitter a result that another rank has sent. Takes ownership of *codes. */
 static osh_status result_emit(osh_ctx *cx, osh_run *r, const char *bytes, void **codes)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* results.h - moves results of Linears from the ranks that have solved the Linears to rank 0, which
- * writes them to the output. */
+/* results.h - moves results of Linears to rank 0, which writes them to the output. The results come
+ * from the ranks that have solved the Linears. */
 #ifndef OSH_RESULTS_H
 #define OSH_RESULTS_H
 #include "run/run.h"

@@ -135,7 +135,8 @@ static osh_status engine_open(osh_ctx *cx, osh_engine *e, const osh_range *r, co
 
 /* ---- passes over the batches ---- */
 
-/* Returns the number of the visit, if the visits of all traversals are counted through. */
+/* Returns the number of the visit in the run. The visits of all traversals are numbered one after
+ * the other. */
 static int64_t visit_number(const osh_budget *p, int visit)
 {
     return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
@@ -488,7 +489,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     const osh_visit_state done = osh_engine_state(e);
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
-    pr->n_steps = all + 1; // one more step seals the output
+    pr->n_steps = all + 1; // one more step, the sealing of the output
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
         !osh_folds_known(p->schedule, 0, p->schedule->parts->n))

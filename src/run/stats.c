@@ -362,8 +362,8 @@ done:
 }
 
 /* On a device: copies the rows of x that are routed to the expert of the value, and adds them to
- * the statistics. All rows count for the first sample, because a batch has samples of only one
- * group. */
+ * the statistics. All rows count as rows of the first sample. This is possible because a batch has
+ * samples of only one group. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                       const osh_batch *b)
 {

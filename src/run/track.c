@@ -212,7 +212,7 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
     osh_pace_deinit(cx, &r->pace);
-    /* a measurement that uses this progress later has a time and a speed of its own */
+    /* a later measurement that uses r->progress must not show the time and speed of this run */
     r->progress.fraction = r->progress.eta_s = 0;
     r->progress.tokens_per_s = r->progress.bytes_per_s = 0;
 }

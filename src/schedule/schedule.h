@@ -50,8 +50,8 @@ typedef struct osh_phases { // decisions about the steps of a visit
 /* A visit (the work on one subgraph): decisions about its steps, and its memory. */
 typedef struct osh_visit {
     osh_phases how;
-    /* Peak bytes of the weights, of the statistics, and of the live values (which later subgraphs
-     * read). */
+    /* Three separate peaks in bytes: of the weights, of the statistics, and of the live values
+     * (which later subgraphs read). */
     int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
     osh_peaks peak;      // member host: counts prefetched weights, but not osh_memory.base_bytes
@@ -74,7 +74,7 @@ typedef struct osh_schedule {
     int traversal, modifier;
     osh_visit *visits; // own [n_visits]; budget/memory.c chooses the steps of each visit
     int n_visits;
-    osh_look looks; // how two-pass observers get values a second time; budget/memory.c chooses
+    osh_look looks; // how two-pass observers get values a second time (set by budget/memory.c)
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
     /* batch_size: largest number of samples in a batch.
      * batch_tokens: largest number of tokens in a batch. */
@@ -105,8 +105,8 @@ static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
 }
-/* Returns the bytes of the Hessian of the Linear's input. If l->shift is true, adds the bytes of
- * the shift. */
+/* Returns the number of bytes of the Hessian of the Linear's input. If l->shift is true, adds the
+ * bytes of the shift. */
 static inline int64_t osh_hessian_size(const osh_linear *l)
 {
     return l->I * l->I * (int64_t)sizeof(float) * (1 + l->shift);

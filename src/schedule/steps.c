@@ -134,7 +134,7 @@ done:
     return rc;
 }
 
-/* Appends the values v with set[v] that are in the range of the visit to s->values. */
+/* Appends to s->values the values v of the visit's range for which set[v] is true. */
 static osh_status steps_add_set(osh_ctx *cx, osh_steps *s, const bool *set)
 {
     osh_status rc = OSH_OK;

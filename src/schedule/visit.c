@@ -199,8 +199,8 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* The model whose outputs of a subgraph a pass computes. OF_BOTH: both models have the same
- * outputs, or one pass computes the outputs of both. */
+/* Tells for which model a pass computes the outputs of a subgraph. OF_BOTH: both models have the
+ * same outputs, or one pass computes the outputs of both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)

@@ -45,12 +45,12 @@ typedef struct osh_windows {
     /* The members `kind`, `calls` and `n` describe the current window. osh_windows_next sets
      * them. */
     osh_window_kind kind;
-    osh_call *calls;       // own [most]: the window has the first n of these calls
+    osh_call *calls;       // own [most]: the first n are the calls of the window
     int n;                 // 0: there is no further window
     /* Only windows.c uses the members below. */
-    bool *taken;           // own [of.end - of.first]: true if a window had the Linear
+    bool *taken;           // own [of.end - of.first]: true if the Linear was in a window
     /* most: largest number of calls in a window.
-     * at: first Linear with which the next window may begin. */
+     * at: index of the Linear at which the search for the next window begins. */
     int most, at;
 } osh_windows;
 

@@ -160,7 +160,7 @@ void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
  * tensor to osh_ada_learner_add. Returns NULL if a gradient was already added, or if I is not a
  * multiple of 8. View: lives as long as l. */
 osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
-/* True if osh_ada_learner_place can return a tensor, which needs a multiple of 8 as I. */
+/* True if osh_ada_learner_place can return a tensor: I must be a multiple of 8. */
 bool osh_ada_learner_places(const osh_ada_args *a);
 /* Adds dw, F32 [O, I], to the gradient of the next step. */
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw);

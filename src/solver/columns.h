@@ -59,12 +59,13 @@ typedef struct osh_gptq_group {
     int64_t n_inputs;
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // adds one weight
-/* Returns the bytes that a solve allocates in the arena if `room` bytes of the arena are free. The
- * result exceeds `room` if one panel of rows does not fit. */
+/* Returns the number of bytes that a solve allocates in the arena if `room` bytes of the arena are
+ * free. The result exceeds `room` if one panel of rows does not fit. */
 size_t osh_gptq_solve_device_bytes(const osh_gptq_group *g, size_t room);
 size_t osh_gptq_solve_device_host_bytes(const osh_gptq_group *g);
-/* The next functions return the bytes that `scales`, `refine` and `permute` allocate in the arena.
- * osh_gptq_refine_device_host_bytes returns the bytes that `refine` allocates in host memory. */
+/* The next functions return the numbers of bytes that `scales`, `refine` and `permute` allocate in
+ * the arena. osh_gptq_refine_device_host_bytes returns the number of bytes that `refine` allocates
+ * in host memory. */
 size_t osh_gptq_scales_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_device_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,

@@ -52,8 +52,8 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Returns the number of bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of H[g, g], the diagonal block of H, and the upper
- * triangular factor U of this inverse. U^T U = (H[g, g])^-1, with columns in solving order. */
+/* For each group g of columns: the inverse of the diagonal block H[g, g], and the upper triangular
+ * factor U of this inverse. U^T U = (H[g, g])^-1, with columns in solving order. */
 typedef struct osh_group_factors {
     int64_t I, group;
     /* The inverses (H[g, g])^-1, [I, group], one group after the other. Columns are in the order of

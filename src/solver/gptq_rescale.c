@@ -10,8 +10,8 @@
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
  * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
  * loss rises by the sum of err^2 of that loop. A row takes the new values if their loss is lower
- * than that of the current values. A scale that several rows, or all columns, share does not
- * change. */
+ * than that of the current values. A scale does not change if several rows share it, or if all
+ * columns share it. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

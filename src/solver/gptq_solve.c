@@ -6,10 +6,10 @@
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * The results equal those of llmcompressor's quantize_weight and gptq_block_update (eager), with
- * one exception. All arithmetic is f32, and each product is rounded before it is subtracted. The
- * exception is the sum after a block: llmcompressor computes an f32 matrix product, and this file
- * computes the sum in double. */
+ * All arithmetic is f32, and each product is rounded before it is subtracted. The results equal
+ * those of llmcompressor's quantize_weight and gptq_block_update (eager), except for the sum after
+ * a block: llmcompressor computes an f32 matrix product, and this file computes the sum in
+ * double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"

@@ -30,7 +30,7 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 /* Works like osh_prune_solve, in plain loops (the reference version). */
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
-/* Returns the bytes of scratch of osh_prune_solve. Reads only the sizes and `keep` of the
+/* Returns the number of bytes of scratch of osh_prune_solve. Reads only the sizes and `keep` of the
  * arguments. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
@@ -48,7 +48,7 @@ typedef struct osh_prune_there { // arguments of osh_gptq_column.prune (columns.
 /* True if the function osh_gptq_column.prune of a device supports these arguments. Reads only I,
  * block_size and `keep`. */
 bool osh_prune_takes_device(const osh_prune_solve_args *a);
-/* Returns the bytes that osh_gptq_column.prune allocates in the arena of a device. */
+/* Returns the number of bytes that osh_gptq_column.prune allocates in the arena of a device. */
 size_t osh_prune_solve_device_bytes(const osh_prune_solve_args *a);
 
 typedef struct osh_prune_share { // how many weights of each row become 0

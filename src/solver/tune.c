@@ -34,8 +34,8 @@ static adam tune_adam_at(const osh_tune_step *s)
     return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
 }
 
-/* Updates Adam's moving averages with the gradient g. Returns the change of the number for a
- * learning rate of 1. */
+/* Updates Adam's moving averages with the gradient g. Returns the change of the optimized number
+ * for a learning rate of 1. */
 static float tune_adam_move(const adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;

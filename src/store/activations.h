@@ -29,7 +29,7 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
  * freed before the first; osh_acts_free then removes its files. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
-/* Returns the host bytes of a store without values, with the allocator's overhead. */
+/* Returns the number of host bytes of a store without values, with the allocator's overhead. */
 int64_t osh_acts_own_bytes(const osh_graph *g);
 /* Sets the device d on which passes run. Batches are then in the memory of d, and values of the
  * tier `device` are there, too. Must be called before the first value is stored. */
@@ -94,7 +94,8 @@ osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *o
  * returns. The calls of osh_acts_get must be in the order of the calls of osh_acts_ask. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-/* Returns the bytes, with padding, of the block of GPU memory through which a value is copied. */
+/* Returns the number of bytes, with padding, of the block of GPU memory through which a value is
+ * copied. */
 int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 /* Frees the memory of the samples [first, first + n) of a value. Does nothing if they are in a
  * file. */
@@ -108,21 +109,22 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
  * and checks every sample of it. If the file is complete, sets *found to true and adds the value to
  * the store. Otherwise sets *found to false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Both functions return the bytes of a buffer that has room for any sample of any value, with the
- * allocator's overhead. osh_acts_frame_bytes is for a compressed sample, and osh_acts_stage_bytes
- * for an uncompressed sample. */
+/* Both functions return the number of bytes of a buffer that has room for any sample of any value,
+ * with the allocator's overhead. osh_acts_frame_bytes is for a compressed sample, and
+ * osh_acts_stage_bytes for an uncompressed sample. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes that the samples of a value, from sample `first` on, have in the tier. For
- * memory, the allocator's overhead is included. For the disk, these are the bytes of an
+/* Returns the number of bytes that the samples of a value, from sample `first` on, have in the
+ * tier. For memory, the allocator's overhead is included. For the disk, these are the bytes of an
  * uncompressed file of a run without a GPU. (For a run with a GPU, see osh_slots_bytes.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
-/* For tier host with a device: returns the host bytes of a batch of n_tokens tokens, with the
- * allocator's overhead. */
+/* For tier host with a device: returns the number of host bytes of a batch of n_tokens tokens, with
+ * the allocator's overhead. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
-/* Returns the bytes of the first n batches of a value, with the allocator's overhead, if their
- * samples are kept. batch_at [n + 1]: index of the first sample of each batch. */
+/* Returns the number of bytes of the first n batches of a value, whose samples are kept
+ * (osh_acts_keep). Includes the allocator's overhead. batch_at [n + 1]: index of the first sample
+ * of each batch. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
                             const int64_t *batch_at, int64_t n);
 #endif

@@ -37,7 +37,7 @@ int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
     return (int64_t)osh_blocks_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
-/* Returns the bytes of the largest sample of any value. */
+/* Returns the number of bytes of the largest sample of any value. */
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
 {
     int64_t most = 0;

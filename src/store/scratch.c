@@ -80,7 +80,7 @@ done:
     return rc;
 }
 
-/* True if a file with this name can have a value. An example is "00012.values". */
+/* True if a file with this name may contain a value. An example is "00012.values". */
 static bool is_values_file(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
@@ -149,7 +149,7 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* another process may have removed the mark before it released its lock on it */
+    /* another process may have removed the mark before it released the lock */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
     // the mark must be on the disk before the first file of values

@@ -44,16 +44,17 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
-/* Returns the bytes of the file of a value. If in_blocks is true, the file has the layout with
- * blocks and all samples. Otherwise it has the first layout without compression, and the samples
- * from `first` on. */
+/* Returns the number of bytes of the file of a value. If in_blocks is true, the file has the layout
+ * with blocks and all samples. Otherwise it has the first layout without compression, and the
+ * samples from `first` on. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 /* returns the dtype in which samples of the value are stored */
 osh_dtype osh_slots_dtype(const osh_slots *s, int value);
-/* Returns the bytes of the rows of one sample, without compression. */
+/* Returns the number of bytes of the rows of one sample, without compression. */
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample);
-/* Returns the bytes of the rows of the samples [first, first + n), without compression. */
+/* Returns the number of bytes of the rows of the samples [first, first + n), without
+ * compression. */
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n);
 
 /* osh_slot_put writes one sample from host memory to the file f, and osh_slot_get reads one sample

@@ -12,7 +12,7 @@ enum { GRAIN = 512 };
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: memory outside of the arena that belongs to the block (osh_arena_note)
+    void *at; // view: separate allocation of the block outside of the arena (osh_arena_note)
     bool taken;
 } block;
 
@@ -22,7 +22,7 @@ struct osh_arena {
     block *blocks; // own [room]: the first n elements are used
     size_t n, room, used, peak;
     size_t aim;     // offset that osh_arena_aim requested; OSH_ANYWHERE: none
-    size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not computed
+    size_t largest; // size of the largest free block in bytes; OSH_ANYWHERE: not computed
     size_t missed;
 };
 
@@ -87,7 +87,7 @@ static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        // both are still copies of the free block
+        // `front` and `back` are still copies of the free block
         block *front = &a->blocks[i], *back = &a->blocks[i + 1];
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
@@ -210,7 +210,7 @@ size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    // the cast is safe: only `largest` changes, which stores an earlier result
+    // the cast is safe: only `largest` changes, which keeps the result for later calls
     osh_arena *known = (osh_arena *)a;
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {

@@ -5,9 +5,9 @@
  *   0                              one arena of n_bytes                                       end
  *
  * A device executes requests in their order (one stream), so a freed block may be reused at once.
- * There are two exceptions: put_ahead, and the lanes IN and OUT. Their copies run during other
- * requests. Tensors with device == NULL are in host memory. The tensor functions below accept them,
- * too. */
+ * There are two exceptions to this order: the copies of put_ahead, and the copies on the lanes IN
+ * and OUT. They run during other requests. Tensors with device == NULL are in host memory. The
+ * tensor functions below accept them, too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
 #include <pthread.h>
@@ -29,11 +29,11 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 /* A detour is a slower code path with the same output. A run counts how often it takes each
  * detour. */
 typedef enum osh_detour {
-    /* Products of F32 matrices in the default mode, because cuBLASLt has no pedantic algorithm for
-     * them. */
+    /* Products of F32 matrices for which cuBLASLt has no pedantic algorithm, so that they use the
+     * default mode. */
     OSH_DETOUR_F32,
-    /* Products of a batch of matrices that are computed one by one, because the algorithm does not
-     * support the number of matrices. */
+    /* Products of a batch of matrices whose number the algorithm does not support, so that they are
+     * computed one by one. */
     OSH_DETOUR_BATCH,
     OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena that are not at their planned address
@@ -130,8 +130,9 @@ typedef struct osh_device_type {
     osh_status (*open)(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
     void (*close)(osh_ctx *cx, osh_device *d);
     osh_status (*free_bytes)(osh_ctx *cx, size_t *n_bytes, int ordinal);
-    /* Returns the bytes that all processes together use on the device, as the driver reports them.
-     * Returns a negative number if they are unknown. Any thread may call this function. */
+    /* Returns the number of bytes that all processes together use on the device, as the driver
+     * reports it. A negative result means that the number is unknown. Any thread may call this
+     * function. */
     int64_t (*driver_bytes)(const osh_device *d);
     /* Sets *n to the number of devices that this process may use. */
     osh_status (*number)(osh_ctx *cx, int *n);
@@ -222,9 +223,9 @@ void osh_arena_note(osh_arena *a, size_t offset, void *at);
 size_t osh_arena_noted(const osh_arena *a, const void *at);
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far
-/* Returns the bytes that a block of n_bytes takes in the arena. */
+/* Returns the number of bytes that a block of n_bytes takes in the arena. */
 size_t osh_arena_gross(size_t n_bytes);
-size_t osh_arena_room(const osh_arena *a); // returns the bytes of the largest free block
+size_t osh_arena_room(const osh_arena *a); // returns the size in bytes of the largest free block
 /* Returns the size of the smallest arena that could hold all blocks that are now taken. This is the
  * size of the arena minus its largest free block. */
 size_t osh_arena_extent(const osh_arena *a);

@@ -36,11 +36,11 @@ typedef struct osh_rotation {
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n,
                              uint64_t seed, const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
-/* Computes rows [first, first + rows) of M sqrt(n). The elements are 1 and -1 if M is a Hadamard
- * matrix. */
+/* Computes rows [first, first + rows) of the matrix M times sqrt(n). The elements are 1 and -1 if M
+ * is a Hadamard matrix. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
-/* Returns the bytes of scratch (gross) that each thread of osh_rotate_rows and osh_rotate_columns
- * needs. */
+/* Returns the number of bytes of scratch (gross) that each thread of osh_rotate_rows and
+ * osh_rotate_columns needs. */
 size_t osh_rotation_room(const osh_rotation *r);
 /* Multiplies m [rows, width] by M from the right. Each row of m is cut into vectors x of n
  * neighbouring elements, and x becomes x M, or x M^T if `transposed` is true. width is a multiple

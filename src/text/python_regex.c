@@ -78,8 +78,9 @@ static void group_pop(reader *r)
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* Reads an escape that Python and PCRE2 read alike: a letter of `known`, x and two hexadecimal
- * digits, or a character that is not a letter. Fails on any other escape. */
+/* Reads an escape that Python and PCRE2 read alike. After the backslash there may be: a letter of
+ * `known`; an x with two hexadecimal digits; a character that is not a letter. Fails on any other
+ * escape. */
 static osh_status read_escape(reader *r, const char *known)
 {
     const char *c = r->s + r->at + 1;

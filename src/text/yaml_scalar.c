@@ -16,8 +16,8 @@ static bool word_is_one_of(const char *s, const char *const *words)
     return false;
 }
 
-/* Returns the end of the text at s that matches [first][rest]*, or NULL if the first character does
- * not match. */
+/* Skips a character of `first` and then all characters of `rest`. Returns the position after them,
+ * or NULL if s does not begin with a character of `first`. */
 static const char *skip_run(const char *s, const char *first, const char *rest)
 {
     if (!*s || !strchr(first, *s)) return NULL;
@@ -27,7 +27,8 @@ static const char *skip_run(const char *s, const char *first, const char *rest)
 
 static const char *skip_sign(const char *s) { return *s == '-' || *s == '+' ? s + 1 : s; }
 
-/* Returns the end of the text at s that matches (:[0-5]?[0-9])+, or NULL. */
+/* Skips text that matches (:[0-5]?[0-9])+. Returns the position after it, or NULL if s does not
+ * begin with such text. */
 static const char *skip_sixties(const char *s)
 {
     const char *start = s;

@@ -27,7 +27,7 @@ struct osh_tokenizer {
     size_t part_bytes;
     bool begun;                     // true after the first bytes were moved from `raw` to `norm`
     bool goes_on; // true if `raw` begins inside a piece whose start is already in `norm`
-    char partial[4];                // the bytes read so far of an incomplete character
+    char partial[4];                // bytes of an incomplete character at the end of the text
     size_t n_partial;
 };
 
@@ -383,7 +383,7 @@ done:
     return rc;
 }
 
-/* Sets *to to a copy of a text and of its pieces. */
+/* Replaces the content of `to` by a copy of the text `from` and of its pieces. */
 static osh_status text_copy(osh_ctx *cx, osh_tok_text *to, const osh_tok_text *from)
 {
     osh_status rc = OSH_OK;

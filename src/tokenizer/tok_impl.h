@@ -128,7 +128,7 @@ typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
     OSH_CUT_STARTER, // a cut before a character that begins a canonical form
-    OSH_CUT_COMPAT,  // a cut before a character that also begins a compatibility form
+    OSH_CUT_COMPAT,  // a cut before one that begins a canonical and a compatibility form
     OSH_CUT_CALM     // a cut between letters that no normalizer changes (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
@@ -176,7 +176,7 @@ typedef struct osh_tok_component {
     const char *type;
     osh_tok_load_fn load;
     osh_tok_step_fn run;
-    osh_cut_kind cuts; // positions at which the input may be cut; `load` may change the kind
+    osh_cut_kind cuts; // positions at which the input may be cut, unless `load` sets another kind
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"
@@ -227,10 +227,10 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 /* Maps bytes to GPT-2's printable characters; an osh_tok_map_fn. */
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
-/* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
- * crosses. Keeps the text after that position until more text is read. If there is no such
- * position, keeps the whole piece. `space` is the replacement of a space, or NULL. `bytes` is true
- * if bytes will become GPT-2's characters. */
+/* Ends the open piece at the last position that no merge of the model crosses. Keeps the text after
+ * that position until more text is read. If there is no such position, keeps the whole piece. A
+ * later step replaces characters of the text: `space` is the replacement of a space, or NULL;
+ * `bytes` is true if bytes will become GPT-2's characters. */
 void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */

@@ -82,8 +82,8 @@ static osh_status rewriter_put(rewriter *r, const char *s, size_t n)
     return osh_buf_append(r->cx, r->out, s, n);
 }
 
-/* Writes the ranges that Unicode 15 to 16 added to a class: "L" stands for Lu, Ll, ...; "sc:Han" is
- * a script. */
+/* Writes the ranges by which Unicode 15 to 16 extended the class `cls`: "L" stands for Lu, Ll, ...;
+ * "sc:Han" is a script. */
 static osh_status put_newer(rewriter *r, const char *cls)
 {
     osh_status rc = OSH_OK;

@@ -55,8 +55,9 @@ osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const ch
 
 
 /* verify_share.c: divides the checks among ranks.
- * osh_verify_next begins the next check. The rank that has read the fewest bytes so far does it.
- * Returns true if this is that rank. `bytes`: number of bytes that the check reads.
+ * osh_verify_next begins the next check, which the rank that has read the fewest bytes so far must
+ * do. Returns true if the calling process is this rank. `bytes`: number of bytes that the check
+ * reads.
  * osh_verify_alone begins checks that every rank does, because later checks need their results.
  * Only rank 0 keeps their findings. */
 bool osh_verify_next(osh_verify *v, int64_t bytes);
@@ -71,8 +72,8 @@ osh_status osh_verify_gather_sums(osh_ctx *cx, const osh_verify *v);
 osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v);
 
 
-/* verify_manifest.c: reads the manifest, and the errors of modules that it records. A missing
- * manifest is a finding. */
+/* verify_manifest.c: reads the manifest, and the error that the manifest records for each module. A
+ * missing manifest is a finding. */
 osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v);
 /* Calls list->item for each item of a list of the manifest ("modules", "tensors" or "folds"). Does
  * nothing if the output has no manifest. */

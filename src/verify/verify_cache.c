@@ -36,7 +36,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
             break;
         }
     }
-    /* The right value of a learned bias is unknown, so it must only be finite. */
+    /* The right value of a learned bias is unknown, so every finite value is accepted. */
     if (l->out.bias >= 0) {
         int64_t i = l->out.first + l->out.n - 1;
         osh_tensor_free(cx, t), t = NULL;

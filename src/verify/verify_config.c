@@ -269,7 +269,8 @@ done:
 
 /* Returns the dtype that the scales of a module should have: that of its first scale with a float
  * dtype. It is the dtype of the weight in the source, which may differ from the dtype in
- * config.json. Other checks (manifest, plan) compare it with the source. */
+ * config.json. Whether the dtype of this scale agrees with the source is left to other checks
+ * (manifest, plan). */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -309,8 +310,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor of a module that has one element to *out. Sets *there to false if the module has
- * no such tensor. */
+/* Reads a tensor with one element to *out. `module` and `leaf` name the tensor. Sets *there to
+ * false if the module has no such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {

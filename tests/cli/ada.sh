@@ -1,7 +1,7 @@
 # ada.sh - tests AdaRound, AdaQuant and AutoRound with one Linear as unit. The output bytes do not
 # depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
-# fault. The predictions of the quantized model are nearer to the original model's than after
-# rounding to nearest. The report has the losses. A run on a GPU is refused.
+# fault. With AdaRound and AdaQuant, the KL divergence from the original model is smaller than with
+# rounding to nearest. The report has the losses. A run of AdaRound on a GPU is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -20,7 +20,8 @@ recipe fp AutoRoundModifier NVFP4A16 ", iters: 20"
 head -c 10000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
-# the other recipes run the same code as AdaRound, so their bytes are compared with only one flag
+# The other recipes run the same code as AdaRound. So their outputs are compared only for another
+# number of threads and another batch.
 recipes=(ar aq au fp)
 [ -z "$SANITIZED" ] || recipes=(ar)
 for r in "${recipes[@]}"; do

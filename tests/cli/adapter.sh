@@ -53,7 +53,7 @@ one --model "$model" --output packed
 "$ONESHOT" --model packed --adapter lora --scheme W8A16 --group-size 32 --output g --progress none >log 2>&1 || fail "a quantized source"
 "$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of a quantized source"
 
-# The smallest budget that the message names is enough.
+# The message names the smallest budget that would be enough. The job works with this budget.
 refused 2 'smallest that would do' --model "$model" --adapter lora --output h --host-memory 5MiB
 one --model "$model" --adapter lora --output h --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 same a h

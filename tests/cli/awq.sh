@@ -1,8 +1,8 @@
 # awq.sh - tests AWQ before rounding and before GPTQ, in one traversal. The output bytes do not
 # depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify accepts
-# the changed tensors. After rounding with AWQ, the predictions of the model are nearer to the
-# source's than after rounding without AWQ. Mappings may be lists of pairs or of dicts. Impossible
-# mappings are refused. Mappings that LLM Compressor skips are skipped.
+# the changed tensors. The KL divergence of the output from the source is smaller with AWQ than
+# without AWQ. Mappings may be lists of pairs or of dicts. Impossible mappings are refused. Mappings
+# that LLM Compressor skips are skipped.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -76,7 +76,7 @@ P
 done
 echo "same bytes"
 
-# With AWQ, the outputs must be nearer to those of the source than after rounding alone.
+# The KL divergence from the source must be smaller with AWQ before the rounding than without it.
 if [ -z "$SANITIZED" ]; then
     one plain docs out.plain >/dev/null
     head -c 20000 "$model/data/evaluation.txt" >evaluation.txt

@@ -1,8 +1,7 @@
 # blocks.sh - tests AutoRound with one block (a decoder layer) as unit. The output bytes do not
 # depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
-# fault. The output of each quantized layer is nearer to the original layer's than after rounding to
-# nearest. If a block cannot be learned, each of its Linears is learned alone, or the job is
-# refused.
+# fault. Learning makes the error of each quantized layer's output smaller than in the first step.
+# If a block cannot be learned, each of its Linears is learned alone, or the job is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -73,8 +72,8 @@ if [ -z "$SANITIZED" ]; then
     one fp out >log 2>&1 || { cat log; fail "fp: does not go on"; }
     same out "fp: killed"
 fi
-# The observer imatrix_mse uses the importance of the input channels also with unit block. Before
-# the first step, the scales equal those of QuantizationModifier.
+# With `unit: block`, too, the observer imatrix_mse uses the importance of the input channels. The
+# scales before the first step equal those of QuantizationModifier.
 observed='{ignore: [lm_head, "re:.*layers.[02]"], config_groups: {g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, strategy: group, observer: imatrix_mse}}}'
 printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: %s, iters: 1, unit: block, enable_minmax_tuning: false}\n' "$observed" >weighed.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: %s}\n' "$observed" >nearest.yaml

@@ -1,7 +1,7 @@
 # compare.sh - tests --save-logits and `oneshot compare`. Saved logits give exactly the same numbers
 # as the model that made them. This also holds for logits with a bias, a divisor or a cap. `oneshot
-# compare` prints the numbers of panels and of outputs. Wrong tokens, directories and files are
-# refused. Refused files are not changed.
+# compare` prints the results in panels (files of eval --panel) and in outputs. Wrong tokens,
+# directories and files are refused. Refused files are not changed.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -66,7 +66,7 @@ for n in (17, 30, 5): print(json.dumps({'input_ids': [random.randrange(v) for _ 
     cmp want got || fail "$name: $(cat want got)"
 done
 
-# The smallest budget that the message names is enough.
+# The message names the smallest budget that would be enough. The job works with this budget.
 if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
 "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "$least is not enough"

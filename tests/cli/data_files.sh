@@ -102,7 +102,7 @@ if INJECT_AT=$(($(cat calls) * 3 / 5)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/in
 if "$ONESHOT" "${job[@]}" --dataset last.jsonl:0.3 --dataset first.jsonl --output two 2>err; then fail "another order"; fi
 grep -q 'was begun by another run: data set 1 is ' err || fail "$(cat err)"
 "$ONESHOT" "${two[@]}" --output two >/dev/null && cmp two/model.safetensors kept/model.safetensors || fail "resumed: other bytes"
-# Tests --num-calibration-tokens. A run must not overwrite the files that it reads.
+# Tests --num-calibration-tokens. Also tests that a run does not overwrite a file that it reads.
 "$ONESHOT" plan --json --model "$model" --scheme W4A16 --method gptq --max-seq-length 16 --dataset c.jsonl \
     --num-calibration-tokens 100 | python3 -c 'import json, sys; d = json.load(sys.stdin)["data_sets"]; assert d[0]["tokens"] == 112, d'
 if "$ONESHOT" "${two[@]}" --output other --profile last.jsonl 2>err; then fail "a data set is written over"; fi

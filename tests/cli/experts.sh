@@ -77,7 +77,7 @@ for at in 2 5 8; do
     [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
     rm -rf killed
 done
-# the recipe names another expert than the recipe of the output
+# verify finds a recipe.yaml that keeps expert 1, although the output has expert 0 instead
 sed 's/\[0, 3, /[1, 3, /' out/recipe.yaml >wrong.yaml && cp wrong.yaml other/recipe.yaml
 rc=0
 "$ONESHOT" verify other --model m >found 2>&1 || rc=$?

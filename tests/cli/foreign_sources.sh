@@ -70,8 +70,8 @@ refused 'up_proj.weight.absmax holds nan' --model other2 --output x
 rm -r other2 && cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 rename $up.weight.quant_state.bitsandbytes__nf4 $up.weight.quant_state.bitsandbytes__fp8
 refused 'up_proj.weight.quant_state.bitsandbytes__fp4 are missing: want one' --model other2 --output x
 
-# Tests NVFP4 of ModelOpt. ModelOpt stores the reciprocal of the global scale, which is rounded, so
-# the last bits of values may differ.
+# Tests NVFP4 of ModelOpt. ModelOpt stores the reciprocal of the global scale. The reciprocal is
+# rounded, so the last bits of values may differ.
 "$ONESHOT" --model "$model" --scheme NVFP4A16 --progress none --output nv >/dev/null 2>&1
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 for m in nv modelopt; do
@@ -101,7 +101,8 @@ code=0
 last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'quantize_config.json' log || fail "exit $code: another description of the source is not seen"
 
-# AutoRound writes the tensors of GPTQ, with both conventions of zero points, or those of AWQ.
+# AutoRound writes tensors in the format of GPTQ (with one of two conventions of zero points), or in
+# the format of AWQ.
 for pair in gptq:auto_round:auto_gptq gptq_v2:auto_round awq:auto_round:auto_awq; do
     describe "${pair%%:*}" "{'quant_method': 'auto-round', 'packing_format': '${pair#*:}', 'data_type': 'int'}"
     rm -rf autoround

@@ -13,7 +13,8 @@ sums() { (cd out && sha256sum ./*.safetensors); }
 number() { # argument: key; prints the number of this key in plan.json
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-# arguments: flags; prints the bytes that the run reads, and the bytes of the source in the plan
+# arguments: flags; sets `n` to the number of bytes that the run reads, and `planned` to the number
+# of bytes of the source in the plan
 reads() {
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)

@@ -40,7 +40,7 @@ refused() { # arguments: part of the message, command
 refused "the cache $PWD/home/hub has no org/other at revision main" "$ONESHOT" plan --model org/other --scheme W4A16
 refused "no org/tiny at revision v2" "$ONESHOT" inspect org/tiny@v2
 refused "./org/tiny: is not a directory" "$ONESHOT" plan --model ./org/tiny --scheme W4A16
-# Tests a snapshot of another program that seems incomplete.
+# Tests snapshots that another program has downloaded, and that seem to lack files.
 repo=home/hub/models--org--tiny
 plan="$ONESHOT plan --model org/tiny --scheme W4A16"
 ln -s ../../blobs/gone "$snapshot/tokenizer.json"

@@ -20,7 +20,7 @@ run() { # arguments: output, data
 }
 rows() { echo "home/oneshot/rows/$1.jsonl"; }
 
-# Tests rows that are read in pages, a slice, and the texts of LLM Compressor.
+# Tests slices, whose rows are requested in pages, and texts that are made as in LLM Compressor.
 run a --dataset ok/data --splits 'train[:4]'
 file=$(rows "ok--data/-/train%5B%3A4%5D.512")
 [ "$(wc -l <"$file")" = 4 ] || fail "$(wc -l <"$file") rows"
@@ -42,7 +42,8 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
-# Uses two data sets by name, each with a configuration and a split. README.md has their names.
+# Uses two data sets by name, each with a configuration and a split. The README.md of the output has
+# the names of the data sets.
 run m --dataset ok/data --splits 'train[:4]' --dataset-config-name '' --dataset gsm8k:0.25 --splits 'train[10:13]' \
     --dataset-config-name main --num-calibration-samples 4
 { sed -n 1,1p local.jsonl; sed -n 2p local.jsonl; head -n 1 "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.1")"

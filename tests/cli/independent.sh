@@ -79,7 +79,7 @@ must four out --threads 3 --batch-size 4 && same out want "threads and batch"
 least=$("$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --json |
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 must four out --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) && same out want "the least memory"
-# The smallest budget that the plan names is enough, and one byte less is refused.
+# The plan names the smallest budget. A plan with this budget works; one byte less is refused.
 plan_with() { "$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --device-memory "$1"; }
 plan_with "$least" >log 2>&1 || { cat log; fail "$least bytes of device memory are named, and refused"; }
 plan_with $((least - 1)) >log 2>&1 && fail "$least bytes of device memory are named as the smallest, and less will do"

@@ -50,7 +50,7 @@ for kind in calibrated rounded; do
     done
 done
 
-# Tests a write that never returns, in the middle of the output.
+# Tests a write to the output that never returns.
 rm -rf out
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
 grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"

@@ -1,8 +1,8 @@
 # isa.sh - tests --isa, the choice of the instruction set. The option also chooses the kernels of
 # libraries. With one instruction set, the bytes do not depend on the number of threads. They do not
-# depend on the core type that the environment requests from OpenBLAS, either. auto is the fastest
-# set of the CPU. All sets give nearly the same perplexity. If the CPU lacks a set, the error names
-# the set.
+# depend on the core type that the environment requests from OpenBLAS, either. `--isa auto` takes
+# the fastest set of the CPU. All sets give nearly the same perplexity. If the CPU lacks a set, the
+# error names the set.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # arguments: output, flags

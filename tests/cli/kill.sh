@@ -1,7 +1,7 @@
 # kill.sh - disturbs runs. Tests kill -9 at calls that change the disk and at random moments, and
 # SIGTERM and SIGINT. Also tests a disk that fails or is full, and a journal that is cut or changed.
-# The same command then gives the files of an undisturbed run. KILLS is the smallest number of runs
-# that kill -9 ends.
+# The same command then gives the files of an undisturbed run. At least KILLS runs (a variable; 50
+# by default) must be ended by kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
@@ -151,7 +151,7 @@ for shard in plain.gptq/model-*.safetensors; do
 done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
-# After a changed header or a shard of another length, only --restart works.
+# If the header or the length of a shard is changed, the run continues only with --restart.
 leave
 file=out.oneshot-partial/$(basename "$shard")
 flip "$file" 20
@@ -169,8 +169,8 @@ one gptq out --restart >log 2>&1 || { cat log; exit 1; }
 same out want.gptq "restarted"
 rm -rf out
 
-# Finished work is not repeated. If values are in memory, the next run computes each finished layer
-# forward once. If values are on the disk, the next run does not compute finished layers.
+# The next run does not observe or solve finished layers again. If values are in memory, it computes
+# the outputs of finished layers. If values are on the disk, it skips finished layers.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }

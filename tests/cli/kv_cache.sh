@@ -28,8 +28,9 @@ P
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 # LLM Compressor sums a row of activations in another order, so activations differ by a unit in the
 # last place of BF16. An observer that searches may then stop one step later. This changes the scale
-# by 1 %, which is up to 2.56 units. In the sum of the largest query most terms cancel. So its BF16
-# value differs by up to 2.5 % (3.2 units) from the F32 value.
+# by 1 %, which is up to 2.56 units. The difference is larger for the scale of queries, which
+# follows from the largest query. That query is a sum in which most terms cancel, so its BF16 value
+# differs by up to 2.5 % (3.2 units) from the F32 value.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -120,7 +121,8 @@ assert any(a[k] != b[k] for k in a), "later layers read what others made"
 P
 rm -rf out
 
-# A cache of 8 bits changes the loss only if the recipe asks for it.
+# eval rounds keys and values to 8 bits, except with --no-activation-quantization. So the losses
+# differ.
 head -c 4000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" | sed -n 's/.*nll //p'; }
 [ "$(nll gptq.out)" != "$(nll gptq.out --no-activation-quantization)" ] || fail "eval does not round keys and values"

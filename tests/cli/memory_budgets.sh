@@ -103,7 +103,8 @@ passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
 passes ", where " "${plain[@]}" --target-bits 4.5
 passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
-# If Linears as targets need a smaller budget, the message suggests them with this budget.
+# If a run with --sequential-targets Linear needs a smaller budget, the message suggests this flag
+# and this budget.
 grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
 "$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64
 long=(--model long --scheme W4A16 --method gptq --ignore lm_head --dataset long/calibration.jsonl --threads 2
@@ -193,7 +194,7 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-# the run reads some rows of the embedding again; their number of bytes
+# number of bytes of the rows of the embedding that the run reads a second time
 rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2))
 [ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)

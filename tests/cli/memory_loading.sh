@@ -86,7 +86,8 @@ code=0
 wait $pid || code=$?
 [ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
 
-# The smallest budget that the message names is enough, and smaller budgets are refused.
+# The message names the smallest budget that would be enough. The job works with this budget, and
+# smaller budgets are refused.
 [ -z "$SANITIZED" ] || exit 0
 for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear"; do
     asked=(plan "${job[@]}" --dataset line.txt $flags)

@@ -29,8 +29,8 @@ check wide 90 --recipe smooth.yaml
 echo 's_modifiers: {AdaRoundModifier: {scheme: W4A16, ignore: [lm_head], num_iterations: 2}}' >learned.yaml
 check wide 90 --recipe learned.yaml
 check wide 90 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
-# Tests observers that search for the ranges of weights and activations, and weigh channels by their
-# squares.
+# Tests observers that search for the ranges of weights and activations. The observer of the weights
+# also needs the sums of the squares of the inputs.
 cat >searched.yaml <<'YAML'
 s_modifiers:
   GPTQModifier:
@@ -57,7 +57,8 @@ quant_stage:
 YAML
 check wide 90 --recipe whole.yaml
 check long 160 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# Tests target 'original': the run has the values of both models, and a shift for each Hessian.
+# Tests target 'original': the run has the values of both models, and for each Hessian the matrix
+# (X0 - X)^T X of the inputs X0 of the original model and X of the quantized model.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
@@ -76,7 +77,7 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 160 --recipe twice.yaml --calib-cache ram
-# If weights are rounded row by row, only bands of them are in memory, whatever their size.
+# If weights are rounded row by row, only bands of a weight are in memory, even of a large weight.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \
@@ -117,8 +118,8 @@ done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
 # Weights that share a global scale are kept in memory.
 for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
-# The next job needs only 3 to 5 MB. The half MiB for the C library and the threads' stacks is then
-# more than 15 %.
+# The next job needs only 3 to 5 MB. The plan adds half a MiB for the C library and the threads'
+# stacks. This alone is more than 15 %, so the prediction may be 1.4 times the measured memory.
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 # Tests many Linears, each with a line in the manifest and in the report.
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \

@@ -80,7 +80,7 @@ default_stage:
 R
 "$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
 grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
-# the head is a target, too; its output has no gradient
+# The head is a target, too. It has no gradient at its output, so gradients are not used.
 sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml
 head=(--model "$model" --recipe head.yaml "${data[@]}" --threads 1 --progress none --target-bits 3.9)
 "$ONESHOT" "${head[@]}" --output head >said

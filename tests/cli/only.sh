@@ -72,7 +72,7 @@ refused 2 'the recipe leaves dense: want it out of --only' --model packed --sche
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
-# An entry that occurs twice must not change the effect of the entries after it.
+# If --only is given twice with one value, the values after it must keep their effect.
 "$ONESHOT" plan --verbose --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }

@@ -100,8 +100,8 @@ for tier in "${tiers[@]}"; do
 done
 [ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left finished work"
 
-# At 3 bits, target 'original' must bring the predictions of the quantized model closer to those of
-# the original model than target 'quantized' does.
+# At 3 bits, the KL divergence of the quantized model from the original model must be smaller with
+# target 'original' than with target 'quantized'.
 if [ -z "$SANITIZED" ]; then
     for target in quantized original; do
         cat >three.yaml <<YAML

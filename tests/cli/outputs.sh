@@ -1,6 +1,6 @@
 # outputs.sh - tests output_activations. The scales equal those of LLM Compressor on the same
-# samples, one per batch. The output bytes do not depend on threads, batch, budget, pipeline or a
-# kill. eval rounds the outputs of Linears. verify finds impossible scales.
+# samples, in batches of one sample. The output bytes do not depend on threads, batch, budget,
+# pipeline or a kill. eval rounds the outputs of Linears. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json

@@ -63,7 +63,7 @@ made --model model --output killed $gptq --max-shard-size 40KB
 same killed want "kills"
 "$ONESHOT" generate plain --input-ids 1,2,3 --max-new-tokens 4 >log 2>&1 || fail "generate"
 
-# The smallest budget that the message names is enough.
+# The message names the smallest budget that would be enough. The job works with this budget.
 refused 'smallest that would do' --model model --host-memory 1MiB
 made --model model --output least --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 
@@ -97,7 +97,8 @@ python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" moe padded_moe 64
 made --model padded_moe --output expected --scheme W8A16 --indivisible refuse
 cmp experts/model.safetensors expected/model.safetensors || fail "experts: other bytes"
 
-# Tests gate and up in one tensor, biases, experts in one tensor, and layers that text does not use.
+# Tests gate and up in one tensor, biases, experts in one tensor, and layers of cross-attention to
+# images.
 while read -r case target group n; do
     "$OSH_TOOLS/tiny_model" "$case" "$case"
     made --model "$case" --output "$case.out" --scheme W8A16 --group-size "$group" --targets "re:.*$target"

@@ -1,6 +1,6 @@
 # passthrough.sh - tests --calib-passthrough. If the input of a slice is observed in the same
 # subgraph, the result of the slice gets the range of its input. The plan lists such values.
-# Budgets, other cuts of the graph and second passes do not change the ranges.
+# Budgets, sequential targets and second passes do not change the ranges.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 scales() { # arguments: output, ending of the name; prints the F32 or BF16 numbers
@@ -52,8 +52,8 @@ for what in keys values queries; do
 done
 
 # Queries and keys are still observed, because they are results of rope. If each head has its own
-# range, values are observed, too, because the range of the projection is not per head. "no-"
-# removes an op from the list.
+# range, values are observed, too, because the range of the projection is not per head. If the list
+# of ops also has "no-slice", values are observed, because this item removes the op slice.
 plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
 [ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
 sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml

@@ -6,7 +6,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 2 --max-seq-length 32)
 
-# With pipeline basic, the whole model is one subgraph, which is observed but not propagated.
+# With `--pipeline basic`, the whole model is one subgraph, which is observed but not propagated.
 "$ONESHOT" plan --verbose "${job[@]}" --pipeline basic >plan
 [ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
@@ -16,7 +16,8 @@ grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-
 "$ONESHOT" "${job[@]}" --pipeline basic --checkpoint 'end=the whole model' --output basic --progress line >/dev/null 2>err
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
-# Similar subgraphs share a row, which has their number. The last line gives the needed memory.
+# Similar subgraphs share a row, which says how many they are. The last line gives the needed
+# memory.
 rows() { last_wins "$ONESHOT" plan --verbose "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
 rows
 [ "$(wc -l <rows)" = 4 ] && grep -q '^\[  3/5\] model.layers.\*, 2 alike, each: .*live out: model.layers.\*.h$' rows || fail "sequential: $(cat rows)"
@@ -110,7 +111,8 @@ rm -r packed long*.jsonl
 fits "${job[@]}"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
     fail "$(cat summary)"
-# without a budget, the plan names a --host-memory that is enough, also for the flags in small
+# Without a budget, the plan names a --host-memory that is enough. This also holds for a job with
+# the flags in `small`.
 small=(--quality best --num-calibration-samples 2 --max-seq-length 32)
 for flags in "" "${small[*]}"; do
     last_wins "$ONESHOT" plan "${job[@]}" $flags >summary

@@ -1,7 +1,7 @@
 # quality.sh - tests --quality best. The output bytes do not depend on threads, batch and the
 # spelling of the flag. No step raises a module's loss. The error of the outputs is smaller than
 # with --quality gptq. The memory is as predicted. A kill does not change the result. Quality best
-# sets flags that the command does not give.
+# chooses the values of flags that are not on the command line.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -32,8 +32,8 @@ sed -i 's/, quality: best//' best.yaml
 "$ONESHOT" plan --model "$model" "${flags[@]}" --quality best --method gptq 2>message && fail "two words for one thing"
 grep -q -e "--method and --quality exclude each other" message || fail "$(cat message)"
 
-# Quality best sets flags that the command does not give. A command that gives these flags itself
-# has the same bytes.
+# Quality best chooses the values of flags that are not on the command line. With the same values on
+# the command line, the output has the same bytes.
 [ "$(run named "${flags[@]}" --quality best --sequential-targets Linear)" = "$base" ] || fail "best has other targets than Linear"
 [ "$(run layers "${flags[@]}" --quality best --sequential-targets LlamaDecoderLayer)" != "$base" ] || fail "named targets are not taken"
 "$OSH_TOOLS/make_model" odd hidden=192 intermediate=384 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null

@@ -64,7 +64,7 @@ grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"'
     fail "the manifest does not call it dequantized"
 "$ONESHOT" verify e --model fp8 >log || fail "verify"
 
-# The smallest budget that the plan names is enough.
+# The message names the smallest budget that would be enough. The job works with this budget.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
     refused 2 'smallest that would do' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
     least=$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
@@ -72,7 +72,8 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# If only the time of the source changes, the run continues. If a scale changes, the run is refused.
+# If a file of the source has a new date but the same bytes, the run continues. If a scale changes,
+# the run is refused.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other

@@ -81,7 +81,7 @@ for flags in "" "${routed[*]}"; do
     done
 done
 
-# The smallest budget that the message names is enough.
+# The message names the smallest budget that would be enough. The job works with this budget.
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output small "${routed[@]}" --host-memory 10MiB \
     >log 2>&1 || code=$?

@@ -1,5 +1,5 @@
 # target.sh - tests --target. Some families store all experts in one tensor, and only vLLM's loader
-# can read single experts. With the target vllm, the output has codes of these experts, under the
+# can read single experts. With `--target vllm`, the output has codes of these experts, under the
 # names of vLLM's loader. With other targets these experts stay dense. verify uses the target in the
 # manifest.
 set -euo pipefail
@@ -79,7 +79,7 @@ done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors || fail "experts in MXFP4"
 "$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "experts in MXFP4: $(cat log)"
 
-# If transformers does not load experts with a scheme, only the target transformers refuses the
+# If transformers does not load experts with a scheme, only `--target transformers` refuses the
 # scheme.
 "$OSH_TOOLS/tiny_model" qwen3_moe q
 job=(plan --model q --scheme W4A16_ASYM --group-size 8 --quality fast)

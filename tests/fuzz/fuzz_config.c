@@ -1,7 +1,8 @@
 /* fuzz_config.c - reads any bytes as config.json.
  *
- * The bytes must be refused with a message. If not, the test adds quantization_config to the text.
- * The result must be JSON with quantization_config and with all other keys. */
+ * If the bytes are refused, there must be a message. If they are accepted, the test adds
+ * quantization_config to the text. The result must be JSON with quantization_config and with all
+ * other keys. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* fuzz_hub.c - reads any bytes as the Hub's list of the files of a repository, and as a page of
  * rows.
  *
- * The list must be refused with a message. If not, each path must be inside the directory, each
- * hash must be valid, and no size may exceed the size of a disk. The page must be refused with a
- * message. If not, each of its rows must become a line. */
+ * If the list or the page is refused, there must be a message. In an accepted list, each path must
+ * be inside the directory, each hash must be valid, and no size may exceed the size of a disk. Each
+ * row of an accepted page must become a line. */
 #include "fuzz/fuzz.h"
 #include "hub/pull.h"
 #include "hub/rows.h"

@@ -1,7 +1,8 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
- * The bytes must be refused with a message. If not, the checkpoint must list every tensor of the
- * shards that the index names, and the right shard for each tensor. */
+ * If the bytes are refused, there must be a message. If they are accepted, the checkpoint must list
+ * at least one tensor of the two shards, and no other tensor. Each listed tensor must have the
+ * right shard and be readable. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 

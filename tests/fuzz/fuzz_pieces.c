@@ -1,8 +1,8 @@
 /* fuzz_pieces.c - builds a well-formed tokenizer.json from the input. The input has patterns,
  * tokens and kinds of components.
  *
- * Every mutation of the input tests the stages of the tokenizer. A mutation of a whole
- * tokenizer.json (fuzz_tokenizer.c) mostly makes the JSON invalid.
+ * So every mutation of the input tests the stages of the tokenizer. In fuzz_tokenizer.c the input
+ * is a whole tokenizer.json, and most mutations only make the JSON invalid.
  *
  * The input has six parts. The first five are lines:
  *   kinds     a character for each choice that kind_next returns; '0' is the first kind

@@ -1,8 +1,8 @@
 /* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
  *
- * The bytes must be refused with a message. If not, the test prints the schemes as a config, and
- * reads this config. The config must print again with the same bytes. The search for the schemes
- * that vLLM finds must end. */
+ * If the bytes are refused, there must be a message. If they are accepted, the test prints the
+ * schemes as a config, and reads this config. The config must print again with the same bytes. The
+ * search for the schemes that vLLM finds must end. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 
@@ -42,7 +42,7 @@ static void config_check(osh_ctx *cx, const osh_q_config *c)
     osh_error_clear(cx);
     CHECK(!osh_q_config_print(cx, &one, &groups, c->format));
     char *two = print_again(cx, one);
-    // texts with invalid UTF-8 or with a NUL in modified UTF-8 are not compared
+    // the texts are not compared if they have invalid UTF-8, or a NUL that is encoded in two bytes
     if (!strstr(one, "fffd") && !strstr(one, "u0000"))
         CHECK(two && !strcmp(one, two));
     osh_free(cx, one);

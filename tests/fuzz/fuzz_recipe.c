@@ -1,8 +1,8 @@
 /* fuzz_recipe.c - reads any bytes as a recipe.
  *
- * The bytes must be refused with a message. If not, the schemes of the modifiers must be complete,
- * and must match names without a crash. The schemes must be printed as a quantization_config that
- * can be read. */
+ * If the bytes are refused, there must be a message. If they are accepted, the schemes of the
+ * modifiers must be complete, and must match names without a crash. The schemes must be printed as
+ * a quantization_config that can be read. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 

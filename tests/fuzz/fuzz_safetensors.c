@@ -1,7 +1,8 @@
 /* fuzz_safetensors.c - reads any bytes as a safetensors file.
  *
- * The bytes must be refused with a message. If not, every tensor must be inside the file and
- * readable. A tensor that is written with a new layout and read again must be the same. */
+ * If the bytes are refused, there must be a message. If they are accepted, every tensor must be
+ * inside the file and readable. A tensor that is written with a new layout and read again must be
+ * the same. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>

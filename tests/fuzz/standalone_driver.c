@@ -1,7 +1,8 @@
 /* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer.
  *
- * The arguments are files and directories of files. The inputs are each file as it is, cut at many
- * lengths, and with pseudo-random mutations. The inputs are the same on every machine. */
+ * The arguments are files and directories of files. Each file gives several inputs: the whole file,
+ * its first bytes in many lengths, and pseudo-random mutations of it. The inputs are the same on
+ * every machine. */
 #include "base/rng.h"
 
 #include <dirent.h>

@@ -48,8 +48,8 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     return d;
 }
 
-/* True on the emulated GPU. A test then skips the CPU kernels, because the same test also runs
- * without a GPU. */
+/* True on the emulated GPU. A test then skips the CPU kernels, because another run of the same
+ * test, without the emulated GPU, tests them. */
 static inline bool gpu_alone(void) { return osh_play_order; }
 
 static inline void gpu_protect(void)

@@ -140,7 +140,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_shift, &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_target, &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // weights by k: 0: W; 1: W + W S; 2: W + W S with noise
+    for (int k = 0; k < 3; k++) { // weight: W; W + W S; W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

@@ -284,7 +284,7 @@ static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 
 static void test_differences(void **state)
 {
-    if (gpu_alone() || isa_repeats()) return; // this test runs only references, which need one run
+    if (gpu_alone() || isa_repeats()) return; // one run is enough for references
     osh_ctx *cx = *state;
     for (int i = 0; i < N_CASES; i++) {
         grad_run r;

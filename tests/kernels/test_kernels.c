@@ -1054,7 +1054,7 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            // the last attempt changes the first or the last element
+            // instead of a random element, the last attempt takes the first or the last element
             if (try == 2) at = v % 2 ? n - 1 : 0;
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (gpu_run(cx, d, op, &r.a,

@@ -155,8 +155,8 @@ static void test_gated(void **state)
     }
 }
 
-/* ---- blocks of a flow (pairs_flow.h) ---- */
-/* A block of a flow must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded
+/* ---- blocks of matrix products that a flow (pairs_flow.h) computes ---- */
+/* The result of a block must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded
  * them. */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
@@ -227,8 +227,9 @@ static void flow_case_run(const flow_case *c)
     if (!(c->nan && c->gated)) assert_memory_equal(got, want, sizeof want);
 }
 
-/* Adds products to a matrix by a flow, and by osh_pairs_add_rows. If `more` is 0, each row has n
- * columns. Otherwise row 0 has one column, and each next row has `more` columns more. */
+/* Adds products to a matrix in two ways, by a flow (pairs_flow.h) and by osh_pairs_add_rows, and
+ * compares the sums. If `more` is 0, each row has n columns. Otherwise row 0 has one column, and
+ * each later row has `more` columns more than the row before it. */
 static void added_case_run(int64_t m, int64_t n, int64_t more)
 {
     enum { K = 96, SIZE = BLOCKS * OSH_PAIRS_BAND * ROW };

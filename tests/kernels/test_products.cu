@@ -98,8 +98,8 @@ typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
     bool ta, tb;
-    char shared; // 'A' or 'B': all products of the batch have the same matrix A or B; false: no
-                 // matrix is shared
+    char shared; // 'A' or 'B': all products of the batch have the same matrix A or B; 0: each
+                 // product has its own matrices
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -312,7 +312,7 @@ static void test_triangles(void **)
     }
 }
 
-/* Prints the bytes of workspace that cuSOLVER asks for, for all widths of a run. The smallest block
+/* Prints how many bytes of workspace cuSOLVER asks for, for all widths of a run. The smallest block
  * of a run has 64 rows; 512 KiB must be enough for this block (gpu/triangle.cu). */
 static void test_wishes(void **)
 {

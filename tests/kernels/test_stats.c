@@ -443,8 +443,8 @@ static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3,
                             mixed = {{{3, 0}, {2, 4}}}, biased = {.bias = {&some, &some}},
                             mixed_bias = {{{3, 0}, {2, 4}}, {&some, NULL}};
 
-/* Returns `at` if it has no bias. Otherwise returns *own, a copy of `at` in which `bias` replaces
- * `some`. Makes `bias` [V] of dtype dt; the caller owns it. */
+/* Makes `bias` [V] of dtype dt, which the caller owns. Returns `at` if its attributes have no bias.
+ * Otherwise returns *own, a copy of `at` in which `bias` replaces the marker `some`. */
 static const osh_vocab_attr *bias_take(fixture *f, osh_vocab_attr *own, guarded *bias,
                                        const osh_vocab_attr *at, osh_dtype dt, int64_t V)
 {
@@ -715,7 +715,7 @@ static void test_kl(void **state)
 /* ---- statistics in groups of samples ---- */
 
 enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
-typedef struct fed { // samples that are added to statistics
+typedef struct fed { // the inputs of samples, which are added to statistics
     guarded x, x0, route;
     int64_t offsets[SAMPLES + 1];
 } fed;

@@ -29,7 +29,7 @@ struct thread {
     osh_fiber *fiber; // fiber that runs the thread; NULL: the thread has not begun or has ended
     uint3 index;
     int id;             // index in block.threads
-    state at;           // state at the current or the last wait
+    state at;           // kind of the current or the last wait, or ENDED
     osh_play_site site; // call at which the thread waits
     int predicate;
     int group;                      // number of the open group of asynchronous copies

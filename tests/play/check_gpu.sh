@@ -38,7 +38,7 @@ check() { # arguments: steps, flags; prints the table
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
-# Runs all steps except disk and sanitizer, which the last part of this test runs.
+# Runs all steps except `disk` and `sanitizer`, which the last part of this test runs.
 order="env mma kernels wide gpu_ops llama qwen times whole model budgets resume jobs linear"
 if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
 PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"
@@ -84,8 +84,8 @@ for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.L
     grep -qx "./$f" home || fail "$f is not carried home"
 done
 
-# Tests the step disk, failures, steps for which no time is left, and the end after a failure of
-# mma.
+# Tests the step `disk`, failures, steps for which no time is left, and the end after a failure of
+# the step `mma`.
 rm out/summary.txt
 PROGRAM=$PLAY_BATCHES check disk -- --threads 1 || fail "$(cat table)"
 finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the GPU, [0-9]+ ms, 0 bytes by cuFile$'

@@ -41,7 +41,7 @@ differ=$(cmp -l gpu/model.safetensors host/model.safetensors | wc -l) all=$(stat
 [ "$differ" -lt $((all / 4)) ] || fail "$differ of $all bytes differ"
 echo "perplexity $a, on the host $b; $differ of $all bytes differ"
 
-# The report and the profile have the keys of a GPU.
+# The report and the profile have the numbers that exist only for a job on a GPU.
 for key in peak_bytes predicted_peak_bytes to_device to_device_ahead from_device; do
     sed -n '/"device": {/,/^  }/p' gpu/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
 done

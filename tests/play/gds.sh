@@ -26,8 +26,8 @@ same() { # arguments: part of the log, options of the emulated GPU, flags
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
-# Tests eval without libcufile.so.0. Also tests it without the kernel module nvidia-fs, which
-# --use-gds auto requires.
+# Tests eval without libcufile.so.0. Also tests eval without the kernel module nvidia-fs, which
+# `--use-gds auto` requires.
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
@@ -121,7 +121,7 @@ if [ -z "$SANITIZED" ]; then
     done
     [ "$(run "" --mem-opt-level 2 --use-gds true --scratch-compression zstd)" = "$want" ] || fail "zstd: other bytes"
     grep -q 'warning: --use-gds true: .* zstd compresses them' log || fail "zstd: $(cat log)"
-    # A killed run continues with any reader.
+    # A run that is killed with --use-gds true continues with --use-gds false.
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1
     rm -rf out
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \

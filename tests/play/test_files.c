@@ -229,8 +229,8 @@ static void test_threads(void **state)
     }
 }
 
-/* Makes several tensors, one of which has a value that is not finite. Only this tensor must be
- * found. */
+/* Makes three tensors with finite values. Then the last, the second and the first tensor get an
+ * infinity, one after the other. Each time the first tensor with an infinity must be found. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

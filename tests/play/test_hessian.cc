@@ -152,8 +152,8 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
-    // big: index of the large number among 7 numbers: in 5 chunks, in the next 256 tokens, and in
-    // the last 44 tokens
+    // x has 7 numbers other than 0: one in each of 5 chunks, one in the next 256 tokens, and one in
+    // the last 44 tokens. big: index of the number that is large
     for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;

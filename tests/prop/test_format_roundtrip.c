@@ -120,7 +120,7 @@ static void test_round_trip(void **state)
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     static const int64_t shapes[][2] = {{1, 1}, {7, 33}, {129, 31}, {3, 96}, {33, 160}};
     for (int fi = 0; osh_formats[fi]; fi++)
-        for (int bits = 2; bits <= 9; bits++) // the value 9 stands for FP8
+        for (int bits = 2; bits <= 9; bits++) // 9 bits stand for FP8
             for (int strategy = OSH_Q_TENSOR; strategy <= OSH_Q_BLOCK; strategy++)
                 for (int k = 0; k < 2 * 3 * 5; k++) {
                     const int64_t *shape = shapes[k / 6];

@@ -110,10 +110,10 @@ static const target_row rows[] = {
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
     {{"LlamaDecoderLayer", "Linear"},
      2,
-     3}, // nested targets count as one; the head is in no layer
+     3}, // two layers, whose Linears do not count again, and the head
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
     {{"re:.*k_proj$"}, 1, 2}, // q and v are in the subgraph of k
-    {{"re:.*"}, 1, 2},        // the targets are the module model and lm_head
+    {{"re:.*"}, 1, 2},        // the targets are the modules "model" and "lm_head"
     {{"LlamaRMSNorm"}, 1, 5},
     {{"Embedding"}, 1, 1},
     {{"lm_head"}, 1, 1},
@@ -220,8 +220,9 @@ static void experts_are_cut(void **state)
     close_model(&m);
 }
 
-/* Adds the nodes of the original model to the graph, as if all Linears were quantized, or only node
- * `only`. Returns the new position of each node (own; free() frees it). */
+/* Adds the nodes of the original model to the graph, as if all Linears were quantized. If `only` is
+ * not negative, only node `only` counts as quantized. Returns the new position of each node (own;
+ * free() frees it). */
 static int *add_original(const model *m, int only)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);

@@ -87,8 +87,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
     }
 }
 
-/* Prints one line: operations per second relative to the rate `of`, or bytes per second relative to
- * the rate of the memory. */
+/* Prints one line: the operations per second, or if `flops` is 0 the bytes per second, and the
+ * percent of the GPU's sustained rate `of`. */
 static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
 {
     osh_cuda_algo a;

@@ -229,7 +229,7 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* Applies the calls [o->first, end) of file i, whose changes are certain, to o->data and
+/* Makes the changes by calls [o->first, end) of file i certain: applies them to o->data and
  * o->size. */
 static void file_settle(int i, int end)
 {

@@ -146,8 +146,8 @@ static void set_sum(cJSON *o, const void *p, size_t n)
     set_text(o, "xxh3", text);
 }
 
-/* Rewrites the manifest with the tensors and files as they are now. Tensors that the manifest
- * already has keep their rules. */
+/* Rewrites the manifest with the tensors and files as they are now. For a tensor that the old
+ * manifest has, other members such as "rule" stay. */
 static void rewrite_manifest(const char *dir)
 {
     char path[512];

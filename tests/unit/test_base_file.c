@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char dir[] = "test_base_file.XXXXXX"; // relative to the build directory, in which ctest runs
+static char dir[] = "test_base_file.XXXXXX"; // made in the build directory, where ctest runs
 static char buf[4][256];
 
 static int setup(void **state)
@@ -91,7 +91,7 @@ static void reads_and_writes_at_offsets(void **state)
 }
 
 /* Reads without the page cache (O_DIRECT) at any offset and size. The bytes must be right even if
- * the file system has no O_DIRECT, as tmpfs. */
+ * the file system (for example tmpfs) has no O_DIRECT. */
 static void reads_directly(void **state)
 {
     enum { N = (5 << 19) + 777 };
@@ -363,7 +363,7 @@ static void only_regular_files(void **state)
     assert_fails(cx, OSH_E_IO, osh_log_file(cx, in(0, "pipe")), "No such device or address");
     int reader = open(in(0, "pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int writer = osh_fd_open(in(0, "pipe"), O_WRONLY);
-    /* The pipe has a reader, and writes to it block when it is full. */
+    /* The pipe has a reader. A write to the pipe must wait while the pipe is full. */
     assert_true(reader >= 0 && writer >= 0 && !(fcntl(writer, F_GETFL) & O_NONBLOCK));
     close(writer), close(reader);
 }

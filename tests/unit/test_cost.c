@@ -53,7 +53,7 @@ static void flops_of_layers(void **state)
     double hessians = N * (3 * D * (D + 1) + F * (F + 1.0));
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    // the error is computed for 64 rows: of q, k, v and o, of gate and up, and of down
+    // the error of each of the 7 Linears is computed for 64 of its rows
     double judged = 64.0 * (6 * D * D + F * F);
     for (int s = 1; s <= 4; s++) {
         /* The pass that observes does not run down_proj. */

@@ -849,7 +849,8 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            // sets `of` to a range with all values that are live before or after the subgraph
+            // extends the range `of` so that it has all values that are live before or after the
+            // subgraph
             for (int v = 0; v < m.g->n_values; v++)
                 if (in[v] || keep[v])
                     of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;

@@ -42,8 +42,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.in.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
-    /* Allocates gradients.inputs of the first Linear that reads a value, as if a candidate scheme
-     * quantized inputs. */
+    /* For each value that Linears read, allocates gradients.inputs of the first of these Linears,
+     * as if a candidate scheme quantized inputs. */
     for (int i = 0; j->p.gradients && i < j->p.match.n_linears; i++) {
         osh_linear *l = &j->p.match.linears[i];
         int first = 0;
@@ -64,8 +64,8 @@ static void job_close(job *j)
     tiny_model_close(&j->at);
 }
 
-/* Computes the gradients. Returns the predicted bytes, and sets *took to the bytes of the measured
- * peak. */
+/* Computes the gradients. Returns the predicted number of bytes, and sets *took to the measured
+ * peak in bytes. */
 static int64_t gradients_measure(job *j, int64_t *took)
 {
     osh_ctx *cx = j->at.cx;
@@ -98,7 +98,8 @@ static osh_status move(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return OSH_OK;
 }
 
-/* Returns the sum of -log p of the next tokens of a sample, with one element changed. */
+/* Changes one element of a value as n says, and returns the sum of -log p of the next tokens of a
+ * sample. */
 static double loss(job *j, int sample, nudge *n)
 {
     osh_ctx *cx = j->at.cx;

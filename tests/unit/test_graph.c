@@ -404,7 +404,7 @@ static void broken_templates(void **state)
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
         {"model.layers.{i}", "model.layers", "{i}"},
-        /* the text to replace also occurs in the template after "in" as the end of a longer name */
+        /* f is a value inside of a layer, so a node after the layers cannot read it */
         {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"},
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},

@@ -91,8 +91,8 @@ static void trial_check(const trial *t, const char *text, size_t said, size_t to
              took, with, said);
 }
 
-/* Returns the bytes that compress uses. Sets *said to the predicted bytes, and *result to the bytes
- * of the result of the first Linear. */
+/* Returns the number of bytes that `compress` uses. Sets *said to the predicted number, and *result
+ * to the size of the result of the first Linear. */
 static size_t trial_measure(const trial *t, size_t *said, size_t *result)
 {
     osh_ctx *cx = NULL;

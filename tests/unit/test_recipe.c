@@ -290,8 +290,8 @@ static void test_values(void **state)
     }
 }
 
-/* The default of actorder is static; `actorder: null` in GPTQModifier means none. If the scheme and
- * the modifier both set actorder, the values must be equal. */
+/* The default of actorder is `static`; `actorder: null` in GPTQModifier means none. If the scheme
+ * and the modifier both set actorder, the values must be equal. */
 static void test_actorder(void **state)
 {
     (void)state;

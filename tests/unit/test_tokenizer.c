@@ -90,8 +90,8 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Returns a text with all characters of some ranges, each followed by the second argument. gen.py
- * makes the same text. The result is own; free() frees it. */
+/* Returns a text with all characters of some ranges. After each character comes the text of the
+ * second argument. gen.py makes the same text. The result is own; free() frees it. */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {
@@ -408,8 +408,9 @@ static void bad_files_are_named(void **state)
                  osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
 }
 
-/* Refuses a tokenizer.json that cuts a text inside a character, or advances by less than a
- * character. Such files could cause a write outside of a block or an endless loop. */
+/* A tokenizer.json must be refused if a text in it ends inside a character, or if a pattern has \C,
+ * which matches a part of a character. Such a file could cause a write outside of a block or an
+ * endless loop. */
 static void what_cuts_characters_is_refused(void **state)
 {
     static const bad_file rows[] = {

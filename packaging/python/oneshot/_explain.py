@@ -52,7 +52,7 @@ class Builder(Attention):
         self.entries, self.shown, self.scores, self.window = [], set(), [], 0
         self.faults = []
 
-    # ---- names and entries ----
+    # ---- names of values, entries of the template ----
 
     def relative(self, name):
         return name[len(self.base) :] if (name + ".").startswith(self.base) else name
@@ -83,7 +83,7 @@ class Builder(Attention):
                 kind = type(self.model.modules[self.base + around]).__name__
                 self.entries.append({"name": around, "class": kind})
 
-    # ---- one value ----
+    # ---- the entries that compute one value ----
 
     def explain(self, target, of, what):
         """Explains the value `target`, and returns its name. Raises Unmatched if no op makes it."""
@@ -296,7 +296,7 @@ class Builder(Attention):
         self.model.norms.setdefault(call.kind, (call.name, norm))
         self.entries.append(entry)
 
-    # ---- a span of events ----
+    # ---- the entries for a range of events ----
 
     def walk(self, events, skip=(), ends=None):
         """Writes the entries for the modules without modules inside, in a range of events. skip:

@@ -91,7 +91,8 @@ class Model:
                     self._add_angles(
                         numpy.outer(numpy.arange(self.n_tokens), buffer.double().numpy()), 1.0
                     )
-        # some models compute the angles inside of attention, so all likely angles are added
+        # Some models compute the angles inside of attention, where they are not traced. So the
+        # angles of all common sizes of rope are added.
         bases = {v for k, v in self.numbers.items() if "theta" in k and v > 1} | {1e4}
         for base in sorted(bases):
             for rotated in {self.names.values["Dh"] // part for part in (1, 2, 4)}:

@@ -6,7 +6,7 @@ import math
 
 CLOSE = 2e-5  # relative difference of a constant that was found from f32 values
 
-# Products and sums that weights have as sizes, in the order of preference.
+# Expressions for the sizes of weights. If several of them equal a size, the first is used.
 SHAPES = (
     "D",
     "F",
@@ -223,8 +223,8 @@ def join_kinds(kinds, rule_of, flags):
     for _, negated, _, row, chosen in sorted(found, key=lambda f: f[:3]):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
-        # gives the chosen layers the entries of a kind that was not chosen, because "if" already
-        # separates the chosen layers
+        # An "if" separates the chosen layers. So for joining the other layers, the chosen layers
+        # count as layers of one of the other kinds.
         joined = join_kinds(
             [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
         )

@@ -3,8 +3,9 @@ Python."""
 
 import copy
 
-# For each symbol: the keys of config.json in many families, and the size in the small model. All
-# products that can be the size of a weight differ, so each size has only one meaning.
+# For each size of a template ("D"): its keys in the config.json of many families, and its value in
+# the small model. All products that can be the size of a weight differ, so each number has only one
+# meaning.
 SIZES = {
     "D": (("hidden_size", "n_embd", "d_model", "dim"), 130),
     "F": (("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 88),

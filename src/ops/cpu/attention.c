@@ -46,7 +46,7 @@ typedef struct attention_worker {
      * qp: packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
     /* k and v (or kp and vp) have the first n_keys keys and values for kv head kv_head of one
-     * sample. sample: first row of this sample; -1: they are empty. */
+     * sample. sample: first row of this sample; -1: these arrays are empty. */
     int64_t sample, kv_head, n_keys;
     bool bad; // only for the BF16 kernel (PAIRS): true if an output is not finite
 } attention_worker;
@@ -474,7 +474,8 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    /* The scratch does not depend on the widths. The longest sample has at most n_tokens tokens. */
+    /* The size does not depend on the widths. It is an upper bound: the longest sample has at most
+     * n_tokens tokens. */
     (void)in_width, (void)out_width;
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);

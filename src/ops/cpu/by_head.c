@@ -1,5 +1,5 @@
-/* by_head.c - runs ops that have a recurrent state for each head on all threads, and also their
- * gradients. A chunk of parallel work is one head of one sample. */
+/* by_head.c - runs recurrent ops and their gradients on all threads. These ops have a state for
+ * each head. A chunk of parallel work is one head of one sample. */
 #include <string.h>
 
 #include "ops/kernel.h"

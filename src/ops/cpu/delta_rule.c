@@ -20,7 +20,7 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* Computes S = decay S. Then adds k S, the value that the state has for the key k, to `says`. */
+/* Computes S = decay S. Then computes says += k S. k S is the state's value for the key k. */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {
@@ -120,7 +120,7 @@ static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, flo
     if (state) memcpy(state, m.S, each * sizeof *state);
 }
 
-/* Returns the bytes of the states of all heads (osh_op.state). */
+/* Returns the size of the states of all heads in bytes (osh_op.state). */
 size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                             osh_dtype dt)
 {

@@ -135,7 +135,7 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
 
     memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim,
            (size_t)at->v_dim * sizeof *b->dy);
-    // sets e and du to 0, which are neighbours in memory
+    // sets e and du to 0; the two arrays are neighbours in memory
     memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e);
     if (avx2) delta_first_avx2(b, S, S + b->each, Dk, Dv);
     else delta_first_body(b, S, S + b->each, Dk, Dv);

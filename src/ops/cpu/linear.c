@@ -44,8 +44,8 @@ typedef struct job {
     worker *workers;
 } job;
 
-/* Returns the number of in_features of one partial sum: I is cut into equal parts of a multiple of
- * 8, at most DEPTH. */
+/* Returns the number of in_features of one partial sum. It is a multiple of 8 and at most DEPTH.
+ * The last partial sum may have fewer. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);

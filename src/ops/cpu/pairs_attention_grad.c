@@ -93,7 +93,7 @@ static int64_t grad_head_words(int64_t Dh, int64_t longest)
 
 /* ---- packing ---- */
 
-/* Writes x [n, Dh] transposed to `to`, in packed blocks of 16 rows. */
+/* Writes the transpose of x [n, Dh] to `to`, in packed blocks of 16 rows. */
 static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, int64_t ld,
                              int64_t n, int64_t Dh)
 {
@@ -214,8 +214,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes x [D, L], the transposed gradient of a sample's keys or values, to the gradient of in[k],
- * from column `at` on. */
+/* Writes the gradient of a sample's keys or values to the gradient of in[k], from column `at` on.
+ * x [D, L]: the transpose of the sample's gradient. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {

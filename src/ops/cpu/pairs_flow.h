@@ -20,17 +20,17 @@ typedef struct osh_flow_block { // a block of y; all pointers are views
     osh_pairs_b b, up;
     uint16_t *y;           // output [m, n]; rows are `ld` elements apart
     int64_t ld, n;
-    const float *bias[2];  // biases [n] of a b and of a up; NULL: no bias
-    osh_act_kind act;      // activation of a b; OSH_ACT_GELU is not supported
-    /* added: matrix [m, n] in F32 to which a b is added. Its rows are also `ld` elements apart.
-     * NULL: the output is y.
+    const float *bias[2];  // biases [n] of the products a b and a up; NULL: no bias
+    osh_act_kind act;      // activation of the product a b; OSH_ACT_GELU is not supported
+    /* added: matrix [m, n] in F32 to which the product a b is added. Its rows are also `ld`
+     * elements apart. NULL: the output is y.
      * more: row i of `added` has n + i * more columns. */
     float *added;
     int64_t more;
 } osh_flow_block;
 
 typedef struct osh_flow {
-    /* Matrix products a b and a up before rounding. First index: `turn` for the current block,
+    /* The products a b and a up before rounding. First index: `turn` for the current block,
      * `!turn` for the previous block. Second index: 0 for b, 1 for `up`. */
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS];
     osh_flow_block before;

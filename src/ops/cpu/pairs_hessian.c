@@ -41,8 +41,8 @@ typedef struct rect {
     int64_t row, m, col, n;
 } rect;
 
-/* Sets rows [n, WIDTH] to x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x are ld
- * elements apart. */
+/* Computes x0 - x for n rows and `cols` columns, and writes it to the array `rows` [n, WIDTH],
+ * rounded to BF16. Rows of x0 and x are ld elements apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -74,8 +74,9 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Adds the product X^T X of the tokens of tile t to the rows and columns `at` of h. If h is a
- * triangle, adds nothing above the diagonal. turned: scratch for the operand a. */
+/* Computes the product X^T X of the tokens of tile t, and adds it to a part of h. at: the rows and
+ * columns of this part. If h is a triangle, adds nothing above the diagonal. turned: scratch for
+ * the operand a. */
 static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const rect *at,
                              int64_t t)
 {

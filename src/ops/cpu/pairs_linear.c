@@ -57,8 +57,8 @@ typedef struct band {
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Returns the number of in_features of one partial sum: I is cut into equal parts of a multiple of
- * 32, at most DEPTH. */
+/* Returns the number of in_features of one partial sum. It is a multiple of 32 and at most DEPTH.
+ * The last partial sum may have fewer. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));

@@ -93,7 +93,7 @@ static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, floa
     if (state) memcpy(state, m.Z, each * sizeof *state);
 }
 
-/* Returns the bytes of the states of all heads (osh_op.state). */
+/* Returns the size of the states of all heads in bytes (osh_op.state). */
 size_t osh_ssm_scan_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                           osh_dtype dt)
 {

@@ -44,7 +44,8 @@ struct osh_cu_gelu_tanh {
 };
 
 /* Returns act(x), rounded to T, times `up`. x is the gate. x and `up` are f32 numbers that are
- * values of T. The caller rounds the result. PAIR: true, because the function has two arguments. */
+ * values of T. The caller rounds the result. PAIR tells routed.cuh that the function has two
+ * arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;
@@ -61,8 +62,8 @@ struct osh_cu_clamped_fn {
     }
 };
 
-/* Calls `call` with the function object for the activation and the limit of `at`. Returns the
- * status of that call. */
+/* Calls `call` with a function object, and returns the status of this call. at->act and at->limit
+ * choose the function object. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
     if (at->limit > 0)

@@ -99,10 +99,11 @@ template <int DIM> static __device__ __forceinline__ int fused_at(int row, int p
     return row * DIM + (piece ^ (row / (8 / LANES) % LANES)) * 8;
 }
 
-/* Returns the offset in shared memory of the elements that this lane passes to ldmatrix, for 16
- * rows, from element `from` on, and columns [0, 16). The four matrices are rows [0, 8) and [8, 16)
- * of columns [0, 8), then the same rows of columns [8, 16). fused_step returns the offset for
- * columns [16 d, 16 d + 16). */
+/* The next two functions return the offset in shared memory of the elements whose address this lane
+ * passes to ldmatrix. ldmatrix reads 16 rows x 16 columns as four matrices: rows 0 to 7 and rows 8
+ * to 15 of the first 8 columns, then the same rows of the last 8 columns.
+ * fused_lane: the columns begin at column 0. The first row begins at element `from`.
+ * fused_step: the columns begin at column 16 d. lane: the result of fused_lane. */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -134,7 +135,7 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Returns the offset fused_lane for the queries of the calling warp. */
+/* Returns the offset of fused_lane for the queries of the calling warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
@@ -413,7 +414,7 @@ done:
 }
 
 /* Launches warps with two bands if two blocks of such warps fit in a multiprocessor, else warps
- * with one band. The driver uses 1 KiB of shared memory for each block. */
+ * with one band. The shared memory of a block includes 1 KiB for the driver. */
 template <class T, int DIM>
 static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
                               const fused_samples &of)

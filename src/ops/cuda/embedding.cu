@@ -3,8 +3,8 @@
  *   in[0] ids I32 [N], on the device or in host memory     in[1] w [V, D]     out y [N, D]
  *
  * A row is copied bit for bit if w has the dtype of y; if not, the row is rounded to the dtype of
- * y. Ids in host memory are checked before the launch. A wrong id in GPU memory cannot be reported
- * by the kernel. A wrong id gives a row of NaN, which the search for non-finite values finds
+ * y. Ids in host memory are checked before the launch. The kernel cannot report a wrong id in GPU
+ * memory. Instead, such an id gives a row of NaN, which the search for non-finite values finds
  * later. */
 #include "ops/cuda/pack.cuh"
 
@@ -19,7 +19,7 @@ template <class T, class S> static __device__ inline void embedding_put(T *to, S
 template <class S> struct table {
     const S *w; // the table [V, D]; view
     int64_t V, D;
-    bool packed; // true: S is T, and rows can be read by packs (pack.cuh)
+    bool packed; // true: w has the dtype of y, and rows can be read by packs (pack.cuh)
 };
 
 /* Copies row ids[n] of the table to row n of y [N, D]. */

@@ -9,8 +9,8 @@
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-/* Returns true if (i, j) is the first element of a pair that flip_lower swaps, which is the element
- * nearer to the upper left corner. */
+/* flip_lower swaps pairs of elements. Returns true if (i, j) is the first element of a pair: the
+ * element that is nearer to the upper left corner. */
 __device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
 {
     return j <= i && i + j < n - 1;

@@ -44,7 +44,7 @@ __device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
     uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31,
              low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
     uint32_t fraction = (uint32_t)g.digits - 1;
-    /* `whole`: the value low 2^least, which is correct for the codes whose value has fewer than
+    /* `whole`: the value low * 2^least. It is correct only if the value of the code has fewer than
      * g.digits significant bits. */
     float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23));
     uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);

@@ -13,13 +13,14 @@
  *
  * A tensor core truncates its sum after every few products. Each truncation loses half an ulp (unit
  * in the last place) on average, always towards zero. In a sum of 16,384 squares the total loss is
- * up to 6e-5 of the sum. For comparison, the damping of 14,336 columns is 7e-7 of the trace. So if
- * two channels are nearly multiples of each other, the loss would make H indefinite. Therefore a
- * chunk has at most TOKENS tokens, and the parts are added to H in f32, in the order of the tokens.
- * Several calls with multiples of TOKENS tokens give the same bytes as one call. If the number of
- * tokens of a batch is not a multiple of TOKENS, the last tokens are cut into a chunk with a
- * multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded with zeros to 256.
- * So the products of a piece have only 16 different shapes, and not a new shape for each batch.
+ * up to 6e-5 of the sum. For comparison, the damping of an H with 14,336 columns is 7e-7 of the
+ * trace of H. So if two channels are nearly multiples of each other, the loss would make H
+ * indefinite. Therefore a chunk has at most TOKENS tokens, and the parts are added to H in f32, in
+ * the order of the tokens. Several calls with multiples of TOKENS tokens give the same bytes as one
+ * call. If the number of tokens of a batch is not a multiple of TOKENS, the last tokens are cut
+ * into a chunk with a multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded
+ * with zeros to 256. So the products of a piece have only 16 different shapes, and not a new shape
+ * for each batch.
  *
  * Pieces and algorithms depend only on I, the number of columns of H. Each batch on a GPU except
  * the last has 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So

@@ -8,9 +8,9 @@
  *
  *   KL = sum_v p_v (r_v - x_v) - lse(r) + lse(x)
  *
- * Each block of the vocabulary updates the state of each row: for both models the largest logit,
- * its first index and the sum of e^(logit - max); and the sum of e^(r - max) (r - x). N tokens of
- * the batch. */
+ * Each block of the vocabulary updates the state of each row. The state has three numbers for each
+ * model (the largest logit, the first index of this logit, and the sum of e^(logit - max)), and the
+ * sum of e^(r - max) (r - x). N tokens of the batch. */
 #include "ops/cuda/vocab.cuh"
 
 typedef struct kl_state { // state of one row (one token) after some blocks of the vocabulary

@@ -100,7 +100,7 @@ typedef struct mixture {
      * expert, [2, n_experts]. */
     routed_part *on_gpu; // view of `room`
     routed_tile *tiles_on_gpu; // copy of `tiles` in GPU memory; view of `room`
-    routed_part *parts;   // own: host copy of the array on_gpu
+    routed_part *parts;   // own: copy of the array `on_gpu` in host memory
     routed_tile *tiles;   // tiles of all rounds, in the order of the rounds; own
     int64_t n_tiles;
 } mixture;

@@ -47,10 +47,11 @@ template <int TEAM> static __device__ inline void osh_cu_team_sync()
     else __syncthreads();
 }
 
-/* osh_cu_team_sum returns the sum, osh_cu_team_max the maximum, of x over a team of TEAM threads;
- * all threads get the same result. Both functions are also barriers, because a shuffle alone does
- * not make writes visible. TEAM is 32 or the size of the block. If TEAM is the size of the block,
- * all threads of the block must call the function, and `shared` must have a float for each warp. */
+/* Two reductions of x over a team of TEAM threads: osh_cu_team_sum returns the sum, and
+ * osh_cu_team_max returns the maximum. All threads get the same result. Both functions are also
+ * barriers, because a shuffle alone does not make writes visible. TEAM is 32 or the size of the
+ * block. If TEAM is the size of the block, all threads of the block must call the function, and
+ * `shared` must have a float for each warp. */
 template <int TEAM> static __device__ inline float osh_cu_team_sum(float x, float *shared)
 {
     x = osh_cu_warp_sum(x);

@@ -32,8 +32,8 @@ typedef struct clear_sizes {
     int64_t N, W, E, expert;
 } clear_sizes;
 
-/* Copies the rows of x that are routed to the expert to out. All other rows of out become 0. out
- * and x: [N, W] words. */
+/* Copies to `out` the rows of x that are routed to the expert. All other rows of `out` become 0.
+ * `out` and x: [N, W] words. */
 template <class P, class T>
 static __global__ void routed_clear_rows(P *out, const P *x, const T *route, clear_sizes z)
 {

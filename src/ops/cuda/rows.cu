@@ -56,8 +56,8 @@ done:
     return rc;
 }
 
-/* Multiplies element i of x [n] by sigmoid(gate[i / share]), or by softplus of it. `share`: number
- * of elements of x per element of gate. */
+/* Multiplies element i of x [n] by sigmoid(g) or softplus(g), where g is gate[i / share]. `share`:
+ * number of elements of x per element of gate. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
                                            int64_t share, bool softplus)

@@ -60,8 +60,8 @@ done:
     return rc;
 }
 
-/* Converts `from` [n] to f32 values `to`, rounded to the compute dtype T as transformers'
- * from_pretrained does. */
+/* Rounds `from` [n] to the compute dtype T, as transformers' from_pretrained does. Writes the
+ * rounded values to `to` [n] as f32. */
 template <class T, class S>
 static __global__ void osh_cu_widen_kernel(float *to, const S *from, int64_t n)
 {

@@ -42,8 +42,9 @@ done:
     return rc;
 }
 
-/* Packs 8 codes of 4 bits into 4 bytes. The first step joins two codes each, the second step four
- * codes, the third all eight. The bytes are in little-endian order, as in the file. */
+/* Packs 8 codes of 4 bits into 4 bytes. The first step joins pairs of codes, the second step groups
+ * of four codes, the third step all eight codes. The bytes are in little-endian order, as in the
+ * file. */
 static void nibbles_put(uint8_t *to, const uint8_t *codes)
 {
     uint64_t x;
@@ -141,7 +142,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // OSH_BF16 stands for any float dtype, which osh_format_check_stored accepts for scales.
+    // OSH_BF16 stands for all dtypes that osh_format_check_stored accepts for scales.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -44,7 +44,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    // OSH_BF16 stands for any float dtype, which osh_format_check_stored accepts for scales.
+    // OSH_BF16 stands for all dtypes that osh_format_check_stored accepts for scales.
     osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own

@@ -2,9 +2,9 @@
  * range and q is p reduced to `levels` values.
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
- *   q   the bins of p without the values outside, in `levels` runs: groups of 2 i / levels
- *       consecutive bins (the last run has the remaining bins). The count of a run is divided
- *       equally among the bins of the run with p > 0
+ *   q   the bins of p without the values outside, divided into `levels` runs. A run has
+ *       2 i / levels consecutive bins; the last run has the remaining bins. The count of a run is
+ *       divided equally among those bins of the run for which p > 0
  *
  * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted
  * equally from the other bins. i begins with levels / 2 and grows in steps of n / bins, rounded up.

@@ -2,15 +2,16 @@
  * (llmcompressor/observers/mse.py). osh_range_search describes a step.
  *
  *   memoryless_mse   range of a weight, or of the last sample
- *   mse              activation: the moving average of the samples' ranges. A weight has one range
- *   nvfp4_expanded_mse, fouroversix   memoryless_mse from 1.8 to 0.8 times the range, all steps:
- *                    the codes of NVFP4 below 6 are 4 and 3, so that the largest value of a
- *                    group may be better as one of these */
+ *   mse              for an activation: moving average of the samples' ranges; for a weight:
+ *                    like memoryless_mse
+ *   nvfp4_expanded_mse, fouroversix   memoryless_mse from 1.8 to 0.8 times the range, all steps.
+ *                    The error may be smallest if the largest value of a group does not get the
+ *                    largest code of NVFP4, 6, but the code 4 or 3 */
 #include "quant/observer.h"
 
 static osh_range_search mse_search(const osh_q_args *a)
 {
-    double patience = osh_observer_value(a, "patience"); // 0 has the effect of 1
+    double patience = osh_observer_value(a, "patience"); // a patience of 0 has the effect of 1
     osh_range_search s = {.expand = osh_observer_value(a, "expand"),
                           .grid = osh_observer_value(a, "grid"),
                           .norm = osh_observer_value(a, "norm"),
@@ -19,8 +20,9 @@ static osh_range_search mse_search(const osh_q_args *a)
     return s;
 }
 
-/* KEYS(maxshrink, patience, grid, expand) lists the keys with these default values. The key
- * triton_error_buffer has no effect, because LLM Compressor uses it only on a GPU. */
+/* KEYS(s, p, g, e) lists the keys. Its arguments are the default values of maxshrink, patience,
+ * grid and expand. The key triton_error_buffer has no effect, because LLM Compressor uses it only
+ * on a GPU. */
 #define KEYS(s, p, g, e)                                                                           \
     {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false},                    \
         {"grid", g, 1, 1e6, false, false}, {"norm", 2.4, 0.01, 100, false, false},                 \

@@ -90,8 +90,8 @@ static bool awq_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return false;
 }
 
-/* Sets the shape of the weight, which follows from the shape of its codes, and the size of a
- * group. */
+/* Sets the size of a group, and the shape of the weight, which follows from the shape of its
+ * codes. */
 static osh_status awq_find_shape(osh_ctx *cx, osh_source_module *q, const awq_config *c)
 {
     osh_status rc = OSH_OK;
@@ -210,7 +210,7 @@ done:
 static float nibble_of(uint32_t word, int64_t at) { return (float)(word >> at * 4 & 15); }
 
 /* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
- * the piece. skip (gemm): number of rows before the piece in its first word. */
+ * the piece. skip (gemm): number of earlier rows in the first word of the piece. */
 static osh_status awq_decode_row(osh_ctx *cx, awq_room *room, const osh_source_module *q,
                                  int64_t at, int64_t skip)
 {

@@ -261,8 +261,8 @@ static size_t bnb_divide(bnb_room *room, const osh_source_module *q, char *block
     return sum;
 }
 
-/* Reads elements [first, first + n) of the stored vector q->parts[part]. If the part is the codes,
- * reads these bytes. */
+/* Reads elements [first, first + n) of the stored vector q->parts[part]. If the part contains the
+ * codes, reads bytes [first, first + n). */
 static osh_status bnb_read(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                            int64_t first, int64_t n)
 {

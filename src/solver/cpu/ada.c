@@ -19,7 +19,8 @@
  * AutoRound (Cheng et al., arXiv 2309.05516) learns an offset v, which is added before rounding,
  * and factors (shares) a and b of the two ends of a group's range.
  *
- *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
+ *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, v begins with 0
+ *                                             0 <= a, b <= 1, a and b begin with 1
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
@@ -41,8 +42,8 @@
  * rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which
  * does not change.
  *
- * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result of a row
- * is the set of codes of the step in which the row had its lowest loss.
+ * A step of AutoRound follows the sign of the gradient, at a rate that falls linearly to 0. The
+ * result of a row is the set of codes of the step in which the row had its lowest loss.
  *
  * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
  * During learning w^ is not rounded to the dtype in which it is stored; the final losses of codes
@@ -100,8 +101,8 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* Sets m->grad, for n rows, to E H - C, with E, H and C of solver/ada.h. This is the gradient of
- * the loss, times half the number of tokens. */
+/* Stores E H - C for n rows in m->grad. E H - C is the gradient of the loss, times half the number
+ * of tokens. solver/ada.h defines E, H and C. */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -7,8 +7,8 @@
 #include "solver/cpu/refine.h"
 
 /* Sets panel.w to the target (the values of the group that minimize the loss), transposed and in
- * solving order. Sets was[r], for each of n rows, to the loss of the current codes minus the loss
- * of the target. */
+ * solving order. Also computes the loss of the current codes minus the loss of the target, for each
+ * row r of the tile, and stores it in was[r]. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

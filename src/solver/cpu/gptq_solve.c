@@ -123,7 +123,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
 }
 
 /* Loads the weights and scales of a panel. If a->nearest is true, replaces the weights by the
- * errors of rounding them to nearest, on which the column loop then works (solver/gptq_solve.c). */
+ * errors of rounding them to nearest. The column loop then works on these errors
+ * (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -179,7 +180,8 @@ done:
     return rc;
 }
 
-/* Possible divisions of rows into tiles. `cost`: time per row, relative to the others. */
+/* Possible divisions of rows into tiles. `cost`: time per row; that of the first division is
+ * 100. */
 static const struct {
     tiling by;
     int64_t cost;
@@ -255,7 +257,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
     // A solve of the judged rows (osh_gptq_judges) must not need more scratch than a solve of all
-    // rows. Divisions after `kind` need no more.
+    // rows. So the division of the judged rows is `kind` or a later one; later divisions need no
+    // more scratch than `kind`.
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

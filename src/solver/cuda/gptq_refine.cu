@@ -98,7 +98,7 @@ typedef struct refiner {
     int64_t rows;
     float *scales;       // own: scales and zero points of a tile in host memory, [2, rows, groups]
     double *figures;     // own: losses of the rows of a tile in host memory, [rows]
-    /* true: the loss with all weights 0 must still be computed */
+    /* true: the loss that would result if all w^ were 0 must still be computed */
     bool wants_all;
 } refiner;
 
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Sets now[r], for n rows, to the loss of row r: the sum over columns of d[r] g[r]. If `sum` is not
- * NULL, adds the n losses to *sum. */
+/* Computes the loss of each row r of the tile, the sum over columns of d[r] g[r], and stores it in
+ * now[r]. If `sum` is not NULL, adds all these losses to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -225,8 +225,8 @@ done:
     return rc;
 }
 
-/* Computes the loss of the tile with all weights 0, and adds it to *a->all. Overwrites t.d, t.next
- * and t.now. */
+/* Computes what the loss of the tile would be if all w^ were 0, and adds it to *a->all. Overwrites
+ * t.d, t.next and t.now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
@@ -263,8 +263,8 @@ done:
     return rc;
 }
 
-/* Does step number k if rows of several tiles share scales: sums A and b over all tiles, and solves
- * for the scales. Restores the old scales if the loss rises. */
+/* Does step number k for a weight in which rows of several tiles share scales: sums A and b over
+ * all tiles, and solves for the scales. Restores the old scales if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -294,16 +294,16 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* Row i of H has a part in one diagonal block, that of the row's group. Returns the number of
- * elements of such parts in all rows before row i. */
+/* A part of each row of H is in a diagonal block of H: the elements in the columns of the row's
+ * group. Returns the number of elements in these parts of all rows before row i. */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;
     return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
 }
 
-/* Copies, for some rows of H [I, I], the part of the row that is in a diagonal block of H. There is
- * one diagonal block per group. `to` begins with the part of the first of these rows. */
+/* Copies those parts of some rows of H [I, I] which are in the diagonal blocks of H. There is one
+ * diagonal block per group. `to` begins with the part of the first of the rows. */
 static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
 {
     int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;

@@ -136,9 +136,9 @@ done:
 enum { DESCEND = OSH_CU_DESCEND, TURNS = 4 };
 
 typedef struct descent { // data of a thread block, in shared memory
-    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS, because the
-     * array g of descend_columns begins with this column when column j is tested. Zeros follow the
-     * last column. */
+    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS: when column j is
+     * tested, the array g of descend_columns begins with the same column. Zeros follow the last
+     * column. */
     float corner[DESCEND][DESCEND];
     /* The columns of each row: first G, then the proposed values, then the changes of w^. A row has
      * one element more than columns, so that the threads of a warp access different banks. */
@@ -155,9 +155,9 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
             x->rows[k / wide][k % wide] = from[(first + k / wide) * ld + k % wide];
 }
 
-/* Finds the code of one column with the lowest loss. Sets *q to this code, as a value of the grid.
- * Returns the change of w^, or 0 if the code does not change. g: element of G of the column; h:
- * diagonal element of H. */
+/* Proposes another code for one column. If it lowers the loss, sets *q to this code, as a value of
+ * the grid, and returns the change of w^. If not, returns 0, and *q must not be used. g: element of
+ * G of the column; h: diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
@@ -268,8 +268,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Adds element blockIdx.y of the array (A, b) over all rows of a band (rows that share scales).
- * Stores the sum in the first row of the band. */
+/* Computes the sum of element blockIdx.y of the array (A, b) over all rows of a band (rows that
+ * share scales). Stores the sum in the first row of the band. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;

@@ -53,8 +53,8 @@ template <class S> static __global__ void prune_narrow(S *to, const float *w, in
         osh_cu_store(&to[i], w[i]);
 }
 
-/* Counts the costs that begin with the known bits pick->prefix (those of pick->mask), by their next
- * bits. `shift` and `last` select the next bits. */
+/* Considers the costs that begin with the known bits: their bits in pick->mask equal pick->prefix.
+ * Counts these costs by their next bits, which `shift` and `last` select. */
 static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
 {
     __shared__ uint32_t bins[OSH_PRUNE_BINS];
@@ -98,7 +98,8 @@ static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32
     for (int i = 0; i < EACH; i++) b.bins[t * EACH + i] = 0;
 }
 
-/* Sets drop[i, i + m) of a row x to true for the n columns with the lowest costs, else to false. */
+/* Sets elements [i, i + m) of `drop` for a row x: true for the n columns with the lowest costs,
+ * false for the others. */
 __device__ static inline void prune_choose(const prune_columns &b, bool *drop, const float *x,
                                            int i, int lane)
 {

@@ -266,8 +266,8 @@ static void diverged_rows_are_nearest(void **state)
     osh_ctx_free(cx);
 }
 
-/* With a learning rate that is too large and `selective`, no row is worse than after rounding to
- * nearest, and some rows are better. */
+/* If the learning rate is too large, some rows have a larger loss than after rounding to nearest.
+ * With the option `selective`, no row has. */
 static void selective_rows_are_no_worse(void **state)
 {
     (void)state;

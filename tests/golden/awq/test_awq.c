@@ -34,7 +34,7 @@ typedef struct awq_case {
     const char *name;
     osh_dtype dt;
     uint64_t stream;
-    char x[T * N * 4], w[LINEARS][ROWS * N * 4]; // elements of dtype `dt`
+    char x[T * N * 4], w[LINEARS][ROWS * N * 4]; // arrays of elements of the dtype dt
 } awq_case;
 
 static double uniform(const awq_case *c, int stream, int64_t i)

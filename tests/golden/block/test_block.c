@@ -29,7 +29,8 @@ typedef struct layer {
     bool floats;         // true: codes are FP4, false: integers of 4 bits
     bool biased;         // true for the tiny Qwen2, whose biases are also learned
     double curve[STEPS];
-    osh_block_rule with; // additional members of the rule for learn()
+    osh_block_rule with; // rule of learn(), which itself sets steps, samples, period, seed, kind
+                         // and sum
     osh_block did;       // results of the last call of learn()
 } layer;
 
@@ -42,8 +43,8 @@ static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tenso
     return OSH_OK;
 }
 
-/* Runs nodes [first, first + n) with the data `from` for value v, and copies value `out` to
- * `to`. */
+/* Sets value v to the data `from`, runs nodes [first, first + n), and copies the value with the
+ * index `out` to `to`. */
 static void run(layer *l, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -336,8 +337,8 @@ static void test_selective(void **state)
     layer_close(&l), layer_close(&plain);
 }
 
-/* Tests the adjusted learning rate: if the loss of rounding to nearest exceeds `above`, the rate is
- * `rate`. */
+/* Tests the members `above` and `rate` of the rule: if the loss of rounding to nearest exceeds
+ * `above`, the learning rate is `rate` instead of the rate of the method. */
 static void test_adjusted_rate(void **state)
 {
     osh_ada_rule other = kinds[QUANT].rule;

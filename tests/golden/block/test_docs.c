@@ -93,8 +93,8 @@ static void samples_open(docs *m, const cJSON *ids)
     for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++) **p = calloc((size_t)(at * WIDTH), 4);
 }
 
-/* Runs nodes [first, first + n) with the data `from` for value v, and copies value `out` to
- * `to`. */
+/* Sets value v to the data `from`, runs nodes [first, first + n), and copies the value with the
+ * index `out` to `to`. */
 static void run(docs *m, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -111,8 +111,8 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     free(keep);
 }
 
-/* Sets the members for layer l. The number of nodes is taken from the first layer, because the
- * subgraph of the last layer also contains the head. */
+/* Sets the members for layer l. The number of nodes of the layer is that of the first layer,
+ * because the subgraph of the last layer also contains the head. */
 static void layer_at(docs *m, int l)
 {
     const osh_subgraph *s = &m->parts->parts[1 + l];

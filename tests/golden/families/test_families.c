@@ -132,7 +132,7 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        cJSON_DeleteItemFromArray(shape, 0); // removes the class, which is not part of the shape
+        cJSON_DeleteItemFromArray(shape, 0); // the row is a class and then a shape; removes the class
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);
         cJSON_AddItemToArray(list, row);

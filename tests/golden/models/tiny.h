@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t tiny_seed = 20240607; // the member "seed" of a case sets another value
+static uint64_t tiny_seed = 20240607; // a case with a member "seed" has that seed
 static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
 /* Defines a test with the name of the case x. The state of the test is that name. */
@@ -171,8 +171,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     free(e);
 }
 
-/* Returns the f32 elements of a .npy file (version 1, C order, '<f4'), a view of *file (own:
- * osh_free). */
+/* Returns a view of the f32 elements of a .npy file (version 1, C order, '<f4'). *file gets the
+ * memory of the elements (own: osh_free). */
 static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name,
                                     const char *suffix)
 {

@@ -139,8 +139,8 @@ static void check(const osh_container *st, const cJSON *c, osh_ctx *cx)
     osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
-    // sets the importance for every case: a run collects it if any Linear that reads the input
-    // needs it
+    // Every case gets an importance of the channels, even if its observer does not use it. In a run
+    // such an observer gets the importance if another Linear with the same input needs it.
     p.importance = importance;
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);

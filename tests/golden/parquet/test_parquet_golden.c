@@ -27,7 +27,7 @@ static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, c
         do OSH_TRY(osh_lines_more(cx, l, 0, &text, &n, &end));
         while (!end);
         if (!wanted) continue;
-        assert_true(wanted != &after); // the row must exist in the list of pyarrow
+        assert_true(wanted != &after); // `wanted` must have another row
         cJSON *row = cJSON_ParseWithLength(text, n);
         if (!row || !cJSON_Compare(row, wanted, true)) {
             char *want = cJSON_PrintUnformatted(wanted);

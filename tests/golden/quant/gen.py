@@ -143,8 +143,9 @@ def activation_cases():
             for bits, typ, sym in ((8, "int", True), (8, "int", False), (4, "int", True), (8, "float", True)):
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
-                    # In these streams, the rounding of the zero point to the dtype changes the
-                    # result. compressed-tensors rounds a zero point that is a 0-dimensional tensor.
+                    # compressed-tensors rounds a 0-dimensional zero point to the dtype of the
+                    # values. With the random values of these two streams, this rounding changes the
+                    # result.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1

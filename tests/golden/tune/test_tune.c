@@ -1,7 +1,8 @@
 /* test_tune.c - compares the tuning of a whole f32 model with PyTorch (gen.py). The loss of each
- * step must agree within 1 %. Rounding errors alone would be smaller. But if sums differ in the
- * last bit, about one code in 20,000 is rounded to another value. The bytes must not depend on the
- * number of threads, and the memory must be as predicted. A failed allocation must be reported. */
+ * step must agree within 1 %. Less would be enough for rounding errors of the sums. But because of
+ * these errors, about one code in 20,000 is rounded to another value. The bytes must not depend on
+ * the number of threads, and the memory must be as predicted. A failed allocation must be
+ * reported. */
 #include "learn/tune.h"
 #include "unit/tiny_model.h"
 
@@ -191,7 +192,8 @@ static void a_step_moves_what_it_may(void **state)
     osh_tune_codes c = {v, mean, square, grad, s0, d, d_mean, d_square, zero, 1, 4, 2, -4, 3, &to};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     tiny_check(cx, osh_tune_codes_step(cx, &c, &(osh_tune_step){1, 0.25f, 0.125f}));
-    // The gradient of the first scale is 1 (3 - 1) + 1 (3 - 1), and that of the second scale is 4.
+    // The gradients of the two scales are 1 (3 - 1) + 1 (3 - 1) and 4, so Adam lowers both by the
+    // rate 0.125.
     const float want_v[4] = {3.2f, 2.65f, -4.4f, 0.35f}, want_d[2] = {-0.125f, -0.125f};
     for (int i = 0; i < 4; i++) assert_float_equal(v[i], want_v[i], 1e-5f);
     for (int i = 0; i < 2; i++) assert_float_equal(d[i], want_d[i], 1e-5f);

@@ -218,7 +218,7 @@ enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming =
 typedef struct cudaUUID_t {
     char bytes[16];
 } cudaUUID_t;
-struct cudaDeviceProp { // the members of the real struct that the program reads
+struct cudaDeviceProp { // has those members of the real struct that the program reads
     char name[256];
     cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
