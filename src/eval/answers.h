@@ -10,7 +10,7 @@ typedef struct osh_question { // views
     bool no_activation_quantization;
 } osh_question;
 /* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
- * template, the prompt is the message of a user. */
+ * template, the prompt becomes the user message of a chat. */
 osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_question *q);
 /* Sets *host to the smallest --host-memory with which the model can answer. The same budget is
  * enough for the output that a run makes of the model. Fails if the model cannot answer. */

@@ -16,10 +16,9 @@ typedef struct osh_eval_models { // models and data of an evaluation
  * and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);
-/* Predicts the host memory of an evaluation of an output that does not exist yet. A run will make
- * the output from the model m->f; the reference model is m->ref. Sets *host to the smallest
- * --host-memory of the evaluation. Assumes that the output has the scheme that needs the most
- * memory. */
+/* Sets *host to the smallest --host-memory with which the output of a planned run can be evaluated.
+ * The run will make the output from the model m->f, and m->ref is the reference model. Assumes that
+ * the output has the scheme that needs the most memory. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
 /* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of

@@ -153,9 +153,8 @@ static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int6
     return stack_copy_lower(cx, b, {to, w, 0}, {block_view(b, j, j).at, b->n, 0}, w, 1);
 }
 
-/* Merges n_pairs pairs of inverted blocks. The two blocks of a pair, of w and of h rows, become one
- * inverted block of w + h rows. The first pair begins at row `row`, and each later pair begins 2 w
- * rows after the pair before. */
+/* Merges n_pairs pairs of inverted blocks. The first block of a pair has w rows, the second has h
+ * rows, and the result is one inverted block of w + h rows. Pair k begins at row `row` + 2 w k. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
                                 int64_t n_pairs)
 {

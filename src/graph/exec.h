@@ -212,8 +212,8 @@ typedef struct osh_exec_brought {
  * true; `left` may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
-/* Returns the number of bytes per token of the largest copy that a hook linear_input makes. The
- * hook copies the input of a node that has a weight; the widest such input counts. */
+/* Returns the number of bytes per token of the widest input of a node that has a weight. The hook
+ * `linear_input` may copy this input. */
 size_t osh_exec_input_bytes(const osh_exec_span *s);
 /* Predicts the bytes that osh_exec_run needs for short-lived blocks in a device's arena. Counts the
  * ids of the batch and the gaps between blocks. *left: as in osh_exec_peak. */

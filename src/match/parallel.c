@@ -193,7 +193,7 @@ osh_status osh_plan_parallel(osh_ctx *cx, int *n_checked, int *n_other, const os
     OSH_TRY(osh_map_new(cx, &s.rows, 16));
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        /* the weight is written dense, so no groups or words are cut */
+        /* the weight is written dense, so a split cannot cut a group or a packed word */
         if (l->scheme_index < 0) continue;
         OSH_TRY(linear_has_words(cx, &words, l));
         if (role_of(l->name) == ROLE_OTHER) ++*n_other;

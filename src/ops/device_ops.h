@@ -101,7 +101,7 @@ typedef struct osh_device_ops {
      * [row, row + n) of the matrix x. Ignores NaN. */
     osh_status (*minmax)(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                          int64_t n);
-    /* Lists the rows (tokens) of each expert, from the router weights route [N, E] of N tokens and
+    /* Lists the rows (tokens) of each expert. `route` [N, E] has the router weights of N tokens and
      * E experts. The array `lists`, in device memory, gets two parts: the number of rows of each
      * expert, [E], then the row numbers of each expert in ascending order, [E, N]. Also copies the
      * numbers of rows to n [E], in host memory. Waits for the device. */

@@ -211,7 +211,7 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
     /* True if the fast loop can be used: all segments (elements of a row that share a scale) have
-     * equal length, and each segment has a range of its own. */
+     * equal length, and each segment has its own smallest and largest value. */
     bool even = g->band == 1 && g->I % g->seg == 0 && j->a->strategy != OSH_Q_TENSOR;
     if (even)
         j->k->ranges(j->min + first * g->per_band, j->max + first * g->per_band,

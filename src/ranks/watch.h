@@ -22,7 +22,7 @@ enum { OSH_WHERE_BYTES = 1024, OSH_PEERS = 256 };
 typedef struct osh_watch { // memory that a rank shares with its guard
     char where[OSH_WHERE_BYTES];
     atomic_int n_peers; // number of `peers`; 0: there is nothing to watch
-    osh_process peers[OSH_PEERS]; // guards of the other ranks of the node
+    osh_process peers[OSH_PEERS]; // guard processes of the other ranks on this machine
 } osh_watch;
 
 /* Sets *to to the process `pid`. If there is no such process on this machine, to->start is 0. */

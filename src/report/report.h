@@ -16,7 +16,7 @@ typedef struct osh_report {
     int64_t budget_bytes, predicted_bytes;
     osh_device_counters copies; // counters of the GPU
     int n_fallbacks;
-    int n_resumed;        // number of times that a later process continued the run
+    int n_resumed;        // number of times that the run was continued by another process
     int n_experts;        // number of quantized modules that belong to experts
     const char *model;    // view: last part of the path of the model
     char *command, *machine; // own

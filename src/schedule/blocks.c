@@ -33,8 +33,9 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns the reason why no Linear of the model can learn by block, or NULL if Linears can. n_users
- * [weights of the graph]: number of Linears that use the weight. */
+/* Tests whether codes of Linears can be learned from the output of their decoder layer (`unit:
+ * block`). Returns NULL if they can, else the reason why they cannot. n_users [weights of the
+ * graph]: number of Linears that use the weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;

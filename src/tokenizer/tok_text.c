@@ -1,5 +1,6 @@
-/* tok_text.c - runs steps on the text of a tokenizer. Also grows the arrays of a tokenizer: bytes
- * and pieces of the text between two steps, a hash table of pairs, and ids. */
+/* tok_text.c - runs the steps of a tokenizer on the text that the tokenizer encodes. Also grows the
+ * arrays of the tokenizer: the bytes and pieces of the text after a step, the hash table of pairs,
+ * and the ids. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 

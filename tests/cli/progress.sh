@@ -106,7 +106,7 @@ grep -q ' failed .*names no subgraph' run2.log
 if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
 # After a kill the log has whole lines, and the profile is a list of whole records.
-# The program is not run by a function, so that $! is the program and not a shell.
+# The script starts the program itself, because $! of a function would be the process of a shell.
 samples=256
 if [ "$SANITIZED" ]; then samples=48; fi
 killed=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --output killed

@@ -7,7 +7,7 @@
  *                        mxfp6: U8 [O, 3 I / 4]  3 bytes, lowest bits first:
  *                                                c0 | c1 << 6 | c2 << 12 | c3 << 18
  *   weight               mxfp8: F8_E4M3 [O, I]
- *   weight_scale         nvfp4: F8_E4M3 [O, I / 16]; mx: U8 [O, I / 32], e of 2^(e - 127)
+ *   weight_scale         nvfp4: F8_E4M3 [O, I / 16]; mx: U8 [O, I / 32], byte e means 2^(e - 127)
  *   weight_global_scale  nvfp4: F32 [1]: a weight is code * weight_scale / weight_global_scale
  *   input_global_scale   nvfp4 with activations: F32 [1]
  *

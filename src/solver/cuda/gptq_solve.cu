@@ -249,7 +249,8 @@ done:
 }
 
 /* Copies the scales, zero points and lists of columns of job k to the device, and appends the
- * panels of the job. Adds the job's numbers of scales and panels to *scales and *n_panels. */
+ * panels of the job. Adds the number of the job's scales to *scales, and the number of its panels
+ * to *n_panels. */
 static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
