@@ -73,6 +73,21 @@ refused 'ranks 0 and 2 on .* have the same GPU: start at most one rank for each 
 refused 'ranks 0 and 1 on .* have the same GPU' gpus=4:0 cuda:1
 rm -rf out.oneshot-partial
 
+# eval divides batches of windows. Numbers and files are the same as with one process.
+figures() { # arguments: directory for the files, [launcher...]
+    mkdir "$1"
+    "${@:2}" "$PLAY" eval --model quantized --reference model --dataset model/calibration.jsonl --max-seq-length 48 --device cuda \
+        --progress none --threads 1 --json --panel "$1/panel.json" --per-token "$1/tokens.npy" --save-logits "$1/logits" \
+        >"$1/json" 2>log || fail "eval, $*"
+}
+"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "one process, for eval"
+figures plain
+figures ranks start $mpi 3
+diff -r plain ranks >log || fail "eval with 3 ranks: other figures"
+if OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 "$PLAY" eval --model quantized --dataset model/calibration.jsonl --device cuda >log 2>&1
+then fail "eval of two ranks on one GPU"; fi
+grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
+
 # Kills ranks. Each run has another number of ranks, and the last run has none.
 killed=0 kills=4
 [ -z "$SANITIZED" ] || kills=2
