@@ -7,8 +7,8 @@
 
 /* Sets *ordinal to the GPU of this rank among the GPUs that this process may use. The ranks of a
  * node use these GPUs in turn. If each rank sees only one GPU, as with srun --gpus-per-task,
- * *ordinal is 0. If `text`, the value of --device, has a GPU number, *ordinal does not change. Fails
- * if there is no GPU. */
+ * *ordinal is 0. If `text`, the value of --device, has a GPU number, *ordinal does not change.
+ * Fails if there is no GPU. */
 osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, const osh_ranks *r, const osh_device_kind *k,
                         const char *text);
 /* Called by all ranks. Fails on rank 0 if two ranks have the same GPU. */
