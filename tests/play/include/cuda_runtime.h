@@ -215,8 +215,12 @@ typedef enum cudaDeviceAttr {
 } cudaDeviceAttr;
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
+typedef struct cudaUUID_t {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp { // has those members of the real struct that the program reads
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;
 };
