@@ -37,6 +37,7 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     int64_t I;
     int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
+    int64_t n_dead; // number of dead columns; if all I columns are dead, u is NULL
     /* [I]: diagonal of H in solving order, without damping. Dead columns have a positive number
      * instead of 0. */
     float *diag;   // own
@@ -73,8 +74,9 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
  * become `dead`. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if an
- * element exceeds the range of f32: the factor of such a matrix would be 0. */
+/* Sets damped [I] to f->diag plus damping number f->n_damped of f->ladder. Returns false if the
+ * matrix is not to be factored: all columns are dead, or an element exceeds the range of f32 (the
+ * factor would be 0). */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f. Overwrites h. `ordered` and `dead` are as in osh_gptq_order. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,

@@ -114,6 +114,8 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
+/* True if the recipe prunes all weights of the Linear. */
+bool osh_verify_may_be_zero(const osh_verify *v, const osh_linear *l);
 /* Checks the zeros of a pruned weight w. If `source` is not NULL and the pruning method keeps the
  * other values, also checks that these equal the source's. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,

@@ -363,6 +363,16 @@ done:
     return rc;
 }
 
+/* Adds a finding if dq has only zeros although w has other values. Sets *zero to true then. */
+static osh_status errors_check_zero(osh_ctx *cx, bool *zero, osh_verify *v, const osh_linear *l,
+                                    const errors *e)
+{
+    *zero = e->norm > 0 && !(e->square > 0) && !osh_verify_may_be_zero(v, l);
+    return *zero ? osh_verify_add(cx, v, l->name, "values that are not 0, as the source's",
+                                  "all weights are 0")
+                 : OSH_OK;
+}
+
 /* Checks the measured errors. `solved` is true if the codes need not be the nearest codes. `target`
  * is true if the codes belong to a changed weight that `oneshot verify` cannot compute. */
 static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
@@ -445,7 +455,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
-    bool solved = m->type->solver->propagates, known = true;
+    bool solved = m->type->solver->propagates, known = true, zero;
     unsigned freedom = osh_modifier_freedom(m);
     // the scales depend on calibration data, so they are not compared
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES;
@@ -470,7 +480,8 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (v->n == before && !solved) OSH_TRY(module_compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
         OSH_TRY(errors_measure(cx, v, &e, l, &s, nearest));
-        OSH_TRY(errors_check(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
+        OSH_TRY(errors_check_zero(cx, &zero, v, l, &e));
+        if (!zero) OSH_TRY(errors_check(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:
     module_stored_deinit(cx, &s);
