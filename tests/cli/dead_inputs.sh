@@ -1,12 +1,12 @@
-# dead_inputs.sh - tests a Linear whose inputs are 0 for all tokens: a pruner prunes it by magnitude,
-# GPTQ rounds it to nearest, and both name it. If only some input channels are 0, GPTQ sets their
+# dead_inputs.sh - tests a Linear whose inputs are 0 for all tokens: a pruner prunes it by
+# magnitude, GPTQ rounds it to nearest, and both name it. If only some input channels are 0, GPTQ sets their
 # weights to 0, as LLM Compressor does, and prints their number. verify rejects a weight of zeros.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16
 attn=model.layers.0.self_attn
 python3 "$OSH_SOURCE_DIR/tests/tools/clear_tensor.py" model $attn.v_proj.weight # o_proj reads zeros
-"$OSH_TOOLS/st_edit" model fill model.layers.1.input_layernorm.weight 0 6 000000000000 # three channels
+"$OSH_TOOLS/st_edit" model fill model.layers.1.input_layernorm.weight 0 6 000000000000 # 3 channels
 run() { # arguments: name, flags; prunes with the modifiers of $name.yaml and verifies the output
     "$ONESHOT" --model model --recipe $1.yaml --dataset model/calibration.jsonl --progress none --output $1 "${@:2}" >log 2>&1 || fail "$1"
     "$ONESHOT" verify $1 --model model >verify.log 2>&1 || { cat verify.log; fail "$1 is sound"; }
