@@ -35,7 +35,7 @@ n=$(grep -c 'warning: model.layers.1.self_attn.[qkv]_proj: 3 of 64 input channel
 grep -q "$attn.o_proj: its inputs were all 0: rounded to nearest; --strict allows no fallback" log || fail strict
 recipe original "GPTQModifier: {$scheme, $I, target: original, scale_search: ldl, refine: [descend]}"
 for pruner in "MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.5, targets: ['re:.*layers.*']}" \
-    "WandaPruningModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" "SparseGPTModifier: {sparsity: 0.3, $I}"; do
+    "WandaPruningModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" "SparseGPTModifier: {sparsity: 0.5, $I}"; do
     name=${pruner%%Modifier*}
     recipe $name "$pruner" "$gptq"
     cp -r $name zero
