@@ -6,10 +6,10 @@
  * the pruned weights, for independent inputs. So neither |dq - w| nor the cosine of dq and w has a
  * bound. But the signs of w have nothing to do with e, so these rules hold for any size of e:
  *
- *   slope   sum sign(w) dq / sum |w|, over dq != 0, is 1 if the mask does not depend on z, because
- *           the terms sign(w) e cancel. The pruner keeps the largest |z|, which are those to
- *           which w and e contribute with the same sign. If e is much larger than w and has a normal
- *           distribution, the slope is
+ *   slope   sum sign(w) dq / sum |w|, over dq != 0, is 1 if the mask does not depend on z,
+ *           because the terms sign(w) e cancel. The pruner keeps the largest |z|, which are those
+ *           to which w and e contribute with the same sign. If e is much larger than w and has a
+ *           normal distribution, the slope is
  *               most(s) = 1 + 2 t phi(t) / (1 - s),   P(|x| > t) = 1 - s for a normal x
  *           for each distribution of w: 1.86 at a sparsity s of 0.5, 2.61 at 0.7. A smaller e has a
  *           slope between 1 and most(s). The accepted range is LEAST to most(s), and wider for
