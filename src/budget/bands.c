@@ -173,6 +173,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
     return (int64_t)stays;
 }
 
+int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES); }
+
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
     /* the bytes of FEW Linears or SMALL bytes, whichever is more, but at most one Linear for each

@@ -21,6 +21,7 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
  * A Linear that exceeds the limit waits until other Linears are written. largest: largest result of
  * osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
+int64_t osh_stream_copy_stays(void); // like osh_stream_stays, for a copied tensor
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 /* Returns the largest number of bands that a stream can keep in memory from its first to its second
  * pass: at most all bands of the largest group of Linears that share a global scale. Returns 0 if
