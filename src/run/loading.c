@@ -32,6 +32,15 @@ osh_visit_state osh_engine_state(const osh_engine *e)
     return (osh_visit_state){engine_has_solved, engine_has_folded, e};
 }
 
+/* True if an earlier run has solved all Linears of the range. False if the range has none, because
+ * its visit has no parts that a run could skip. */
+static bool engine_was_solved(const osh_engine *e, const osh_range *r)
+{
+    bool any = false;
+    for (int i = r->l0; i < r->l1; i++) any |= osh_wants(e->p->schedule, &e->p->match->linears[i]);
+    return any && engine_has_solved(e, r, NULL);
+}
+
 /* Begins to prefetch the weights that the next visit loads first and that are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
@@ -44,7 +53,7 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
     // the part of the visit that begins it, if an earlier run has done the parts before
-    osh_way begins = engine_has_solved(e, &next, NULL)       ? OSH_WAY_AGAIN
+    osh_way begins = engine_was_solved(e, &next)             ? OSH_WAY_AGAIN
                      : next.fold && load && !load->fold ? OSH_WAY_FIRST
                                                         : OSH_WAY_AHEAD;
     if (load) osh_step_wants(e->next, e->p->schedule, osh_steps_range(steps), load);
