@@ -39,6 +39,9 @@ typedef struct osh_cost { // costs of one subgraph
     /* Number of operations of searches for the factors of folds, which run on the host.
      * flops[OSH_PHASE_SOLVE] includes them. */
     double search_flops;
+    /* Number of operations of GPTQ after a pruner, which run on the host also if the passes run on
+     * a GPU. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
+    double pruned_flops;
 } osh_cost;
 
 /* Computes the costs of a plan. *out (own) gets an element for each subgraph, or one for the whole
@@ -48,6 +51,8 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p
 /* Returns the work (seconds) of the Linear. It is a part of work[OSH_PHASE_SOLVE] if the Linear is
  * solved with data, else of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
+/* True if neither the pruner nor GPTQ solves the Linear on the GPU on which the passes run. */
+bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l);
 /* Returns the work (seconds) of the search for a fold's factors, or 0 if the factors need no
  * search. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);

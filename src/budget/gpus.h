@@ -22,7 +22,8 @@ typedef struct osh_estimate { // seconds of a run, without the time of the disk
     double phase[OSH_N_PHASES];
     /* Seconds of all copies over the bus. Includes copies that overlap with computation. */
     double copies;
-    double search_flops; // operations of the host, whose time is not estimated (osh_cost)
+    // operations of the host, whose time is not estimated (osh_cost)
+    double search_flops, pruned_flops;
 } osh_estimate;
 /* Estimates the seconds that the planned run needs on this GPU model. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
