@@ -136,8 +136,8 @@ static osh_status eval_load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_opt
     int64_t most = tok ? osh_tokenizer_model_max_length(tok) : 0;
     if (!o->max_seq_length && most && most < length) length = most;
     if (length > f->graph->max_positions)
-        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions",
-                 (long)length, (long)f->graph->max_positions);
+        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions%s",
+                 (long)length, (long)f->graph->max_positions, osh_positions_why(f->graph));
     osh_dataset_options opt = {.path = o->dataset,
                                .text_column = o->text_column,
                                .text_template = o->text_template,
