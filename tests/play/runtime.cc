@@ -584,14 +584,15 @@ static bool fits(const void *entry, dim3 grid, dim3 block, size_t shared)
 }
 
 void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                     work body)
+                     osh_play_body body)
 {
     guard g(lock);
+    std::shared_ptr<void> args(body.args, body.drop);
     n_launches++;
     if (cudaError_t e = fault("launch")) last = e;
     else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
     else {
-        osh_play_grid played = {kernel, entry, grid, block, shared, std::move(body)};
+        osh_play_grid played = {kernel, entry, grid, block, shared, [=] { body.run(args.get()); }};
         unsigned seed = order_seed;
         submit(stream, [=] { osh_play_run(&played, seed); });
     }
