@@ -31,6 +31,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
  * the job. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
+/* Runs the command line without a command: compresses the model that `opt` names, and writes the
+ * results of the job to `sink`. `user` is the first argument of `sink`. */
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *out (own) to the name of the output of a run without opt->output: the last part of the
  * model's name and the scheme. Sets *out to NULL if the run needs no name. Fails if there is no
