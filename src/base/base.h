@@ -26,6 +26,7 @@ enum {
 
 typedef struct osh_ctx osh_ctx;
 
+/* Returns the version of the program, such as "0.2.0": a constant string. */
 const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);

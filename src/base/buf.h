@@ -10,6 +10,7 @@ typedef struct osh_buf {
 } osh_buf;
 
 void osh_buf_init(osh_buf *b, size_t max_bytes); // max_bytes: size limit; 0: no limit
+/* Frees the bytes of the buffer. The buffer is then empty and has the same size limit. */
 void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
 /* Reserves memory for n more bytes. An empty buffer gets exactly n. */
 osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n);

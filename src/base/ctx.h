@@ -116,8 +116,11 @@ struct osh_ctx {
     char text[OSH_ERROR_BYTES];
 };
 
+/* Starts the threads of `sh`: n_threads with the caller's. The caller frees *out with
+ * osh_pool_free, which waits for the threads to end. Fails with OSH_E_NOMEM. */
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
+/* Erases the live line of the terminal and closes the log file. */
 void osh_log_close(osh_shared *sh);
 /* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);

@@ -5,6 +5,8 @@
 #include "base/base.h"
 
 typedef struct osh_map osh_map;
+/* Makes an empty map with memory for n_expected keys; more may be added. The caller frees *out with
+ * osh_map_free. */
 osh_status osh_map_new(osh_ctx *cx, osh_map **out, size_t n_expected);
 /* Makes a map that does not copy the keys. The keys must outlive the map. */
 osh_status osh_map_new_views(osh_ctx *cx, osh_map **out, size_t n_expected);
