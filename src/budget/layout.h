@@ -7,6 +7,8 @@
 #include "schedule/visit.h"
 
 typedef struct osh_layout osh_layout;
+/* Makes the simulated memory of a GPU, with only the workspace allocated. `p` must outlive it. The
+ * caller frees *out with osh_layout_free. */
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
 /* A block is identified by its kind and index. osh_layout_take allocates the block, unless it is

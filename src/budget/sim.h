@@ -130,7 +130,10 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 
 /* ---- simulate_weights.c: weights, and the host copies of a GPU's weights ---- */
 
+/* Returns the number of bytes of weight w of the graph: in GPU memory with a GPU, else in host
+ * memory. */
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
+/* Counts the host copy of a weight as freed. Does nothing if there is none. */
 void osh_sim_drop_copy(osh_sim *s, int weight);
 /* Frees the copies of weights in host memory, except those that a later solve needs. The run does
  * the same in osh_engine_drop_copies (run/loading.c). */
