@@ -24,6 +24,7 @@ typedef struct osh_jarena {
     size_t used, n_bytes;      // used: bytes used in the newest block; n_bytes: size of all blocks
 } osh_jarena;
 void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // returns zeroed memory
+/* Frees all memory that osh_jarena_get returned. */
 void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
 
 /* ---- values ---- */
@@ -177,6 +178,8 @@ typedef struct osh_jrun {
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
+/* Fails the run with `code` and a message, unless it has failed already. The message begins with
+ * the source's name and the current line, if that is known. Returns NONE. */
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Returns zeroed memory of the arena; the bytes count as steps. */
@@ -227,17 +230,24 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
 
+/* The next functions return a value of the kind in their names. Memory comes from the arena of r.
+ * If there is none, the run fails and they return NONE. `name` [n] of osh_jv_undef is a view. */
 osh_jv osh_jv_undef(const char *name, size_t n);
 osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
 osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
 osh_jv osh_jv_view(const char *s, size_t n); // returns a string; s must live as long as the run
+/* Returns a string with a copy of s. */
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
 osh_jv osh_jv_word(const char *s); // returns a string; s is a constant of the program
+/* Returns an empty list of `kind`, such as OSH_JV_LIST. */
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
+/* Appends an item to a list. Does nothing if the run has failed. */
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
+/* Returns an empty dict of `kind`, such as OSH_JV_DICT. */
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
+/* Sets the value of a key, or adds the key at the end. Does nothing if the run has failed. */
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
 /* Returns the value of a key, or NULL if the dict has no such key. */
 const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
@@ -304,12 +314,19 @@ typedef struct osh_jbuiltin {
     const char *params;
     unsigned of;        // bits 1 << osh_jv_kind: kinds of objects that have the method
 } osh_jbuiltin;
+/* True if v is an argument that the call gave. */
 bool osh_jarg_given(osh_jv v);
+/* Return the filter, test or global function with this name, or NULL if there is none. */
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
 const osh_jbuiltin *osh_jtest_find(osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);
+/* Sets the members of `a` from the positional arguments `list` and the named arguments `named` by
+ * fn->params. Fails if a required argument is missing or an argument is given twice or not
+ * supported. */
 void osh_jargs_bind(osh_jrun *r, osh_jargs *a, const osh_jbuiltin *fn, osh_jv list, osh_jv named);
 osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // evaluates object.name
 osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key);  // evaluates object[key]
+/* Prints r->date by a format of strftime. Fails if the date is invalid or if a conversion is not
+ * supported. */
 osh_jv osh_jinja_strftime(osh_jrun *r, osh_jv format);
 #endif
