@@ -29,6 +29,7 @@ typedef struct osh_thrift {
     bool short_of; // true: the bytes ended inside a value
 } osh_thrift;
 
+/* Returns a reader of the n bytes at s. It keeps views of s and `what`. */
 osh_thrift osh_thrift_of(osh_ctx *cx, const void *s, size_t n, const char *what);
 /* Reads a whole number. `type` is the type of the field or of the list's items. */
 osh_status osh_thrift_int(osh_thrift *t, int64_t *out, int type);
