@@ -40,6 +40,8 @@ typedef struct osh_forward {
     osh_tensor **cache_zero;
 } osh_forward;
 
+/* Opens the model in the directory `model`, and merges the LoRA adapter in the directory `adapter`
+ * into it. adapter, models_dir: may be NULL. The caller frees *out with osh_forward_close. */
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *adapter, const char *models_dir);
 /* Opens a model like osh_forward_open, with the graph of the template `text` [n]. */
