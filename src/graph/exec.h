@@ -87,6 +87,8 @@ typedef struct osh_batch_rows { // views of the token ids of a batch
     const int64_t *offsets; // [n + 1]: offsets in `ids` of the n samples of the batch
     int64_t n;
 } osh_batch_rows;
+/* Makes a batch with the ids of `rows` on the device d (NULL: host). The ids must outlive the
+ * batch. The caller frees *out with osh_batch_free. */
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
                             const osh_batch_rows *rows);
 /* Frees those values of the batch that are in the range `of`. Also frees the batch's ids and

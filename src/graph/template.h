@@ -76,6 +76,7 @@ osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const os
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
                          const cJSON *expr); // expr: number, bool or text such as "a*b/2+sqrt(c)"
+/* Sets *out to the value of a name of the template. Fails if the name is unknown. */
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
                          int64_t min); // *out: whole number from `min` to 2^40
