@@ -24,6 +24,8 @@ typedef struct osh_hub { // settings from the environment
     bool no_links;  // true if HF_HUB_DISABLE_SYMLINKS is set: snapshots contain files, not links
     osh_env_fn env; // function that returns other environment variables: proxies, certificates
 } osh_hub;
+/* Reads the settings of the Hub from the variables that `env` returns, such as HF_HOME and
+ * HF_TOKEN. The caller frees *out with osh_hub_close. */
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env);
 void osh_hub_close(osh_ctx *cx, osh_hub *hub);
 
