@@ -51,6 +51,7 @@ typedef struct osh_other_names {
     const cJSON *dense; // view: entries for dense modules outside of towers; NULL: none
 } osh_other_names;
 
+/* Returns the entries of the family of `c`, as views of its records. */
 osh_other_names osh_modules_other_names(const osh_hf_config *c);
 /* Lists the modules of the source. The caller must call osh_modules_deinit, even after a
  * failure. */
