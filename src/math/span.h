@@ -8,6 +8,7 @@
 
 typedef enum { OSH_ACT_SILU, OSH_ACT_GELU, OSH_ACT_GELU_TANH } osh_act_kind;
 
+/* Rounds x [n] to dt. The results are stored as f32. */
 void osh_span_round(float *x, int64_t n, osh_dtype dt);
 void osh_span_add(float *x, const float *y, int64_t n); // x += y
 /* Computes gate = act(gate) * up. act(gate) is rounded to dt, but the product is not rounded. */
