@@ -68,6 +68,7 @@ typedef struct osh_gptq_job { // arrays that the solve of one job needs
 /* Returns the number of scales of a row of a weight with I columns. */
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
+/* Frees the arrays of f. */
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 /* Sets perm, dead, diag, mean and ladder of f; f->I must be set. diag [I]: diagonal of H, columns
  * as in the checkpoint.
@@ -93,6 +94,8 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- calls for the jobs of one input ---- */
 
+/* True if the recipe has `target: original`: the solve aims at the outputs of the original weights.
+ *  */
 bool osh_gptq_is_original(const osh_gptq *g);
 /* True if the columns of the job are solved in the order of the descending diagonal of H. False if
  * they are solved in the order of the checkpoint. */
@@ -155,6 +158,7 @@ typedef struct osh_gptq_gathered {
 
 /* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
+/* Returns the rule of the key `tune`, as a view of m. m must be a GPTQModifier. */
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
 /* Reads the keys scale_search, refine and tune of GPTQModifier. Sets *known to false for any other
  * key. */

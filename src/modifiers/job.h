@@ -105,6 +105,7 @@ struct osh_linear_job { // one Linear to quantize or prune
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: data for the function `done`
 };
+/* Calls j->done, if there is such a function, and returns its status. */
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 /* True if a[k] and b[k] have the same shapes, dtypes and schemes for all k < n. Solving the jobs of
  * `a` then needs as much memory as solving those of `b`. */
