@@ -9,6 +9,7 @@
 #define OSH_WORDSUM_H
 #include "tensor/device.h"
 
+/* Returns the sum of n_bytes bytes at p. */
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull
