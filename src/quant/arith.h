@@ -21,6 +21,7 @@ typedef struct osh_qparams {
      * 1. */
     const float *importance;
 } osh_qparams;
+/* Frees the scales and the zero points. p may be NULL. */
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
 typedef struct osh_q_shape {
     int ndim; // number of dimensions, 1 or 2

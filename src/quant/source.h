@@ -7,6 +7,8 @@
 #include "text/match.h"
 
 typedef struct osh_source osh_source;
+/* Opens the checkpoint in the directory `dir`, whose weights may be quantized. The caller frees
+ * *out with osh_source_close. */
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
 /* Opens a checkpoint like osh_source_open, and merges the LoRA adapter in the directory `adapter`
  * into it. `adapter` may be NULL. */
