@@ -46,6 +46,7 @@ typedef struct osh_gptq_refine_args {
     double *all;           // output, one number: the loss if all weights were 0; NULL: not computed
 } osh_gptq_refine_args;
 
+/* Runs the refine steps of `a` with vector code on all threads. */
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Works like osh_gptq_refine, in plain loops and with sums in double (the reference version). */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);

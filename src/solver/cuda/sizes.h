@@ -49,6 +49,7 @@ enum { // indices of the arrays of a solve, which are parts of one allocation in
     OSH_GPTQ_PANELS,
     OSH_GPTQ_N_ARRAYS
 };
+/* Returns the number of rows of a panel of weights [O, I]: a power of two from 64 to 1,024. */
 int64_t osh_gptq_panel_rows(int64_t I);
 /* True if a TF32 product is faster than an F32 product because enough columns follow the block
  * [first, first + n). Assumes a GPU whose TF32 products are at least three times as fast as its F32
