@@ -21,6 +21,8 @@ typedef struct osh_acts_place {
     const char *dir; // only for tier disk: directory of the files (osh_scratch_open)
     bool zstd;       // only for tier disk: true if samples are compressed
 } osh_acts_place;
+/* Makes an empty store for the values of g and the samples of d; both must outlive it. The caller
+ * frees *out with osh_acts_free. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
 /* Makes a second store, in host memory or on the disk, for the graph and the samples of the store
