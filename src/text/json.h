@@ -14,6 +14,7 @@
 enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // *out: own, freed with cJSON_Delete
+/* Parses a file of at most max_bytes bytes, like osh_json_parse. */
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
 /* Returns the member of an object, or NULL if there is none. `name` may have dots: "a.b" is the
  * member b of the object a. */
