@@ -66,7 +66,9 @@ typedef struct osh_tok_text {
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
+/* Appends n bytes to the text. Fails if the text would exceed its limit. */
 osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t n);
+/* Appends a piece to the list of pieces. */
 osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
