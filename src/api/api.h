@@ -1,6 +1,6 @@
-/* api.h - the commands as functions. A job reports through its context (base/base.h): messages,
- * log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to the
- * callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
+/* api.h - declares the commands as functions. A job reports through its context (base/base.h):
+ * messages, log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to
+ * the callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
  * name. */
 #ifndef OSH_API_H
 #define OSH_API_H
