@@ -1,5 +1,5 @@
-/* buf.h - a growing byte buffer with a size limit. A NUL, which is not counted, follows the bytes
- * of buf.data. */
+/* buf.h - declares a growing byte buffer with a size limit. A NUL, which is not counted, follows
+ * the bytes of buf.data. */
 #ifndef OSH_BUF_H
 #define OSH_BUF_H
 #include "base/base.h"

@@ -1,5 +1,5 @@
-/* cufile.h - NVIDIA's cuFile (GPUDirect Storage): reads files into GPU memory without host memory,
- * if the library, its driver and the file system support it. */
+/* cufile.h - uses NVIDIA's cuFile (GPUDirect Storage) to read files into GPU memory without host
+ * memory, if the library, its driver and the file system support it. */
 #ifndef OSH_CUFILE_H
 #define OSH_CUFILE_H
 #ifdef __cplusplus

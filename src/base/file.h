@@ -1,5 +1,5 @@
-/* file.h - files and directories. Every failure names the path and the operating system's
- * reason. */
+/* file.h - reads and writes files and directories. Every failure names the path and the operating
+ * system's reason. */
 #ifndef OSH_FILE_H
 #define OSH_FILE_H
 #include "base/base.h"

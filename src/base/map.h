@@ -1,5 +1,5 @@
-/* map.h - hash map from strings (with length, NUL allowed) to int64. Keys are copied, except in a
- * map of views. */
+/* map.h - declares a hash map from strings (with length, NUL allowed) to int64. Keys are copied,
+ * except in a map of views. */
 #ifndef OSH_MAP_H
 #define OSH_MAP_H
 #include "base/base.h"

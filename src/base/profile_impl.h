@@ -1,5 +1,5 @@
-/* profile_impl.h - struct osh_profile, which profile.c fills and profile_file.c writes. The lock
- * protects all members. */
+/* profile_impl.h - declares struct osh_profile, which profile.c fills and profile_file.c writes.
+ * The lock protects all members. */
 #ifndef OSH_PROFILE_IMPL_H
 #define OSH_PROFILE_IMPL_H
 #include "base/ctx.h"
