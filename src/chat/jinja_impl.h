@@ -1,4 +1,4 @@
-/* jinja_impl.h - values, nodes and runs, which the files of the Jinja interpreter share.
+/* jinja_impl.h - declares values, nodes and runs, which the files of the Jinja interpreter share.
  *
  *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes
  *                                    -- jinja_exec.c, jinja_eval.c --> text
