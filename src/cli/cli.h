@@ -1,4 +1,5 @@
-/* cli.h - the commands of the program, and the functions that print help and completions. */
+/* cli.h - declares the commands of the program, and the functions that print help and
+ * completions. */
 #ifndef OSH_CLI_H
 #define OSH_CLI_H
 #include "api/api.h"
