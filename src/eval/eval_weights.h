@@ -1,4 +1,4 @@
-/* eval_weights.h - the weights of an evaluation on a GPU, step by step: the subgraphs of the
+/* eval_weights.h - loads the weights of an evaluation on a GPU, step by step: the subgraphs of the
  * reference model, the subgraphs of the model, the heads of both. The weights are in one block of
  * the GPU's memory. If the block has room for two steps, the weights of the next step are read and
  * copied while the GPU works on the current step.

@@ -1,4 +1,4 @@
-/* panel.h - the figures of an evaluation in a JSON file, which `oneshot compare` reads. */
+/* panel.h - stores the figures of an evaluation in a JSON file, which `oneshot compare` reads. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "base/base.h"
