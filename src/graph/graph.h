@@ -1,5 +1,5 @@
-/* graph.h - the op graph of a model: modules, values (edges), nodes (ops) and weights. The graph is
- * built from a template models/<name>.json and from config.json. */
+/* graph.h - declares the op graph of a model: modules, values (edges), nodes (ops) and weights. The
+ * graph is built from a template models/<name>.json and from config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
 #include <string.h>
