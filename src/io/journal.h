@@ -1,4 +1,5 @@
-/* journal.h - an append-only file of checksummed records, locked by one process at a time.
+/* journal.h - declares the journal: an append-only file of checksummed records, locked by one
+ * process at a time.
  *
  *   file    "OSHJRNL1" record record ...
  *   record  | u32 payload bytes | u32 type | u64 number | payload | u64 XXH3 |      little-endian
