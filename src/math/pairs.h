@@ -1,5 +1,5 @@
-/* pairs.h - matrix products of BF16 values with sums in F32. They use the CPU instructions that
- * multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
+/* pairs.h - computes matrix products of BF16 values with sums in F32. They use the CPU instructions
+ * that multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *

@@ -1,4 +1,5 @@
-/* span.h - vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same bytes.
+/* span.h - declares vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same
+ * bytes.
  *
  * n: length of a row, a multiple of 8. The caller adds padding. dt: the compute dtype. The
  * functions round values to dt at the points where transformers rounds them. */

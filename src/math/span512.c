@@ -1,5 +1,5 @@
-/* span512.c - vector loops over one row in BF16 precision with AVX-512. The results have the same
- * bytes as those of span.c.
+/* span512.c - implements vector loops over one row in BF16 precision with AVX-512. The results have
+ * the same bytes as those of span.c.
  *
  * As in span.c, a row has eight partial sums. Of each vector of 16 values, the first eight values
  * are added to the partial sums, then the last eight. If the last vector of a row has only eight

@@ -1,5 +1,5 @@
-/* span512.h - AVX-512 versions of those loops of span.h that take the most time in a BF16 model.
- * They give the same bytes as the loops of span.h. */
+/* span512.h - declares AVX-512 versions of those loops of span.h that take the most time in a BF16
+ * model. They give the same bytes as the loops of span.h. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/softmax512.h"
