@@ -1,4 +1,4 @@
-/* ada.h - the arguments of AdaRoundModifier, AdaQuantModifier and AutoRoundModifier, which
+/* ada.h - declares the arguments of AdaRoundModifier, AdaQuantModifier and AutoRoundModifier, which
  * ada_keys.c reads and ada.c uses. This header is only for src/modifiers. */
 #ifndef OSH_ADA_MODIFIER_H
 #define OSH_ADA_MODIFIER_H

@@ -1,4 +1,4 @@
-/* awq.h - functions and types that awq.c and awq_search.c share. This header is only for
+/* awq.h - declares functions and types that awq.c and awq_search.c share. This header is only for
  * src/modifiers. */
 #ifndef OSH_AWQ_H
 #define OSH_AWQ_H

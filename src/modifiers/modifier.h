@@ -1,11 +1,10 @@
-/* modifier.h - the modifiers of a recipe. None of them changes the forward pass.
- * A quantizer or a pruner declares which statistics of a Linear's input it needs. It converts
- * weights to codes when the statistics are complete.
- * A transform computes a factor for each channel of a layer's output. Before quantization, the
- * weights of the layer are divided by the factors. The weights of the Linears that read the output
- * are multiplied by them.
- * A new modifier needs a file src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`,
- * and a row in modifiers.def. */
+/* modifier.h - declares the modifiers of a recipe. None of them changes the forward pass. A
+ * quantizer or a pruner declares which statistics of a Linear's input it needs. It converts weights
+ * to codes when the statistics are complete. A transform computes a factor for each channel of a
+ * layer's output. Before quantization, the weights of the layer are divided by the factors. The
+ * weights of the Linears that read the output are multiplied by them. A new modifier needs a file
+ * src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
+ * modifiers.def. */
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
 #include "base/field.h"

@@ -1,4 +1,4 @@
-/* rotate.h - the arguments of SpinQuantModifier and QuIPModifier, which rotate weights and
+/* rotate.h - declares the arguments of SpinQuantModifier and QuIPModifier, which rotate weights and
  * activations. src/rewrite/rotations.c decides which weights are rotated. */
 #ifndef OSH_ROTATE_H
 #define OSH_ROTATE_H
