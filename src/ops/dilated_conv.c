@@ -1,4 +1,5 @@
-/* dilated_conv.c - a causal convolution of each channel over every `dilation`-th earlier token.
+/* dilated_conv.c - computes a causal convolution of each channel over every `dilation`-th earlier
+ * token.
  *
  *   in[0] x [N, C]     in[1] w [C, K]     out y [N, C]
  *

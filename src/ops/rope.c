@@ -1,5 +1,5 @@
-/* rope.c - rotary position embedding: rotates the pairs (i, i + R/2) of each head by the angle
- * position * inv_freq[i]. If interleaved, the pairs are (2i, 2i + 1).
+/* rope.c - computes the rotary position embedding: rotates the pairs (i, i + R/2) of each head by
+ * the angle position * inv_freq[i]. If interleaved, the pairs are (2i, 2i + 1).
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *

@@ -1,5 +1,5 @@
-/* scan.h - attributes and kernels of the ops of recurrent layers. Such layers have a state instead
- * of keys and values.
+/* scan.h - declares the attributes and kernels of the ops of recurrent layers. Such layers have a
+ * state instead of keys and values.
  *
  * Letters:
  *   all ops        N tokens

@@ -1,4 +1,4 @@
-/* wordsum.h - a checksum that is as fast as reading the memory, on the host and on a GPU.
+/* wordsum.h - computes a checksum that is as fast as reading the memory, on the host and on a GPU.
  *
  *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64
  *

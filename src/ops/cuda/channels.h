@@ -1,5 +1,5 @@
-/* channels.h - the CUDA kernels of statistics of channels, callable from C. cuda.h describes
- * tensors and scratch; these functions need no scratch. */
+/* channels.h - declares the CUDA kernels of statistics of channels, callable from C. cuda.h
+ * describes tensors and scratch; these functions need no scratch. */
 #ifndef OSH_OPS_CUDA_CHANNELS_H
 #define OSH_OPS_CUDA_CHANNELS_H
 #ifdef __cplusplus
