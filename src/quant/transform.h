@@ -1,6 +1,6 @@
-/* transform.h - transform_config of compressed-tensors. It lists matrices by which weights were
- * multiplied before they were stored, and matrices by which activations are multiplied while the
- * model runs. */
+/* transform.h - declares transform_config of compressed-tensors. A transform_config lists matrices
+ * by which weights were multiplied before they were stored, and matrices by which activations are
+ * multiplied while the model runs. */
 #ifndef OSH_TRANSFORM_H
 #define OSH_TRANSFORM_H
 #include <cjson/cJSON.h>

@@ -1,5 +1,5 @@
-/* common.h - helper functions that all storage formats use: scales, static activations, checks of
- * stored tensors. This header is only for src/quant. */
+/* common.h - declares helper functions that all storage formats use: scales, static activations,
+ * checks of stored tensors. This header is only for src/quant. */
 #ifndef OSH_QUANT_FORMATS_COMMON_H
 #define OSH_QUANT_FORMATS_COMMON_H
 #include "quant/format.h"
