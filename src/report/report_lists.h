@@ -1,4 +1,4 @@
-/* report_lists.h - the arrays of the report that grow with the model: modules, fallbacks,
+/* report_lists.h - writes the arrays of the report that grow with the model: modules, fallbacks,
  * subgraphs, routers. Each item is made when it is written, so the arrays need no memory. */
 #ifndef OSH_REPORT_LISTS_H
 #define OSH_REPORT_LISTS_H
