@@ -1,6 +1,6 @@
-/* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all steps of
- * a block of rows before it begins the next block, so each thread needs memory for one block only.
- * The bytes do not depend on threads.
+/* ada.c - runs AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all
+ * steps of a block of rows before it begins the next block, so each thread needs memory for one
+ * block only. The bytes do not depend on threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568) learns v. h = 0 rounds w / s down, h = 1 rounds up.
  *

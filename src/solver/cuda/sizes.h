@@ -1,4 +1,4 @@
-/* sizes.h - the layout of the scratch of the solver's kernels. sizes.c, prune_sizes.c and
+/* sizes.h - declares the layout of the scratch of the solver's kernels. sizes.c, prune_sizes.c and
  * refine_sizes.c compute the layout. These files are in every binary, also without CUDA. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
