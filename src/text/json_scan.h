@@ -1,5 +1,6 @@
-/* json_scan.h - a strict scan of JSON text (RFC 8259) that builds nothing. json.c uses the scan to
- * check a text before cJSON reads it. json_edit.c uses the scan to find the bytes of a member. */
+/* json_scan.h - declares a strict scan of JSON text (RFC 8259) that builds nothing. json.c uses the
+ * scan to check a text before cJSON reads it. json_edit.c uses the scan to find the bytes of a
+ * member. */
 #ifndef OSH_JSON_SCAN_H
 #define OSH_JSON_SCAN_H
 #include "base/buf.h"
