@@ -1,5 +1,5 @@
-/* tok_trie.h - a trie of the bytes of tokens. The trie is built once. The children of a node are
- * neighbours. */
+/* tok_trie.h - declares a trie of the bytes of tokens. The trie is built once. The children of a
+ * node are neighbours. */
 #ifndef OSH_TOK_TRIE_H
 #define OSH_TOK_TRIE_H
 #include "base/buf.h"
