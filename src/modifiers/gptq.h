@@ -106,7 +106,7 @@ bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
  * (osh_gptq_together). */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
 /* Returns the end of the range of jobs for the next call on a device. The range begins with job
- * number `from`. Of its jobs, the call solves those that can be solved together with jobs[lead]
+ * number `from`. The call solves the jobs of the range that can be solved together with jobs[lead]
  * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
 /* One call on a device. It solves those of the jobs [from, end) that can be solved together with
