@@ -6,7 +6,7 @@
  *   out[i]       = q[i] cos - q[i + R/2] sin          position: index of the token in its sample
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
- * As in transformers' apply_rotary_pos_emb, the angle is an f32 product. cos and sin (times
+ * The angle is an f32 product, as in transformers' apply_rotary_pos_emb. cos and sin (times
  * attention_scaling), both products and their sum are rounded to the dtype of q. Exceptions:
  *
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
