@@ -150,8 +150,8 @@ osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
 /* Returns the number of bytes of scratch that osh_ada needs. */
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
-/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Of
- * the arguments, a learner does not read h, shift, n_tokens, curve, nearest and learned. w, codes,
+/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). A
+ * learner does not read the arguments h, shift, n_tokens, curve, nearest and learned. w, codes,
  * scale and zero must live as long as the learner. */
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);

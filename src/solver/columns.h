@@ -13,15 +13,13 @@ extern "C" {
 /* The functions of GPTQ for the host or for one kind of device. On the host, d is NULL and all
  * tensors are in host memory. On a device, all results are complete when a function returns. */
 typedef struct osh_gptq_column {
-    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call.
-     * The weights can have different inputs only on a device. Jobs with the same input must be
-     * adjacent in `jobs`. Each input must have the same number of panels (groups of rows of one
-     * weight, sizes.h). All jobs must have the I, block_size, dq_dtype and weight dtype of the
-     * first job.
-     * Of jobs with the same u, only the first one's `perm` and `dead` are read. The result of a job
-     * does not depend on other jobs.
-     * On a device, w, target, u and w_out are in device memory, and the other members in host
-     * memory. The call processes as many rows at a time as fit into the arena. */
+    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call. The weights can have
+     * different inputs only on a device. Jobs with the same input must be adjacent in `jobs`. Each
+     * input must have the same number of panels (groups of rows of one weight, sizes.h). All jobs
+     * must have the I, block_size, dq_dtype and weight dtype of the first job. Among jobs with the
+     * same u, only `perm` and `dead` of the first one are read. The result of a job does not depend
+     * on other jobs. On a device, w, target, u and w_out are in device memory, and the other
+     * members in host memory. The call processes as many rows at a time as fit into the arena. */
     osh_status (*solve)(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
     /* `scales` searches scales (solver/gptq_scales.h). `refine` improves codes and scales
      * (solver/gptq_refine.h). On a device, w and h are in device memory and all other members are
