@@ -27,8 +27,8 @@ typedef struct osh_tok_trie {
     uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;
 } osh_tok_trie;
-/* Sorts the words and builds the trie. Of two equal words the word with the higher id is kept. Sets
- * *twice to a word that occurs twice, or to NULL if all words differ. */
+/* Sorts the words and builds the trie. If two words are equal, the one with the higher id is kept.
+ * Sets *twice to a word that occurs twice, or to NULL if all words differ. */
 osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
                               const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);
