@@ -35,6 +35,7 @@ static inline osh_way osh_way_of(const osh_step *s)
 {
     return s->fold ? OSH_WAY_FOLD : s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
+/* Sets the visit and the part of the visit to which later blocks belong. c may be NULL. */
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the list of recorded addresses. */
@@ -43,7 +44,9 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 /* Frees a list of planned addresses. The list makes a resumed run stay within the planned memory:
  * the run skips steps, but allocates its blocks at the planned addresses. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
+/* Returns the bytes of the list, with the allocator's overhead. */
 size_t osh_places_bytes(const osh_places *l);
+/* True if the plan has an address for the block (kind, index) in this part of the visit. */
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 /* Makes the arena of p's GPU allocate its next block at a planned address: the address of the block
@@ -51,6 +54,8 @@ bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind
  * address for another part of the visit. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
+/* Makes the arena choose the addresses of later blocks. */
 void osh_places_aim_off(const osh_budget *p);
+/* Returns the bytes of the block (kind, index) in GPU memory. */
 int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index);
 #endif
