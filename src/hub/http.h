@@ -19,6 +19,7 @@ enum { OSH_HTTP_BYTES = 2 << 20, OSH_HTTP_BODY_BYTES = 256 << 10 };
 /* Makes the object for connections. A request ends early if *stop becomes true or the job is
  * interrupted. `stop` may be NULL. */
 osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const atomic_bool *stop);
+/* Closes the connections. Accepts NULL. */
 void osh_http_close(osh_ctx *cx, osh_http *http);
 
 typedef struct osh_http_reply {
@@ -37,6 +38,7 @@ void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
 /* Returns the value of a header without white space around it (a view of r), and its length in *n.
  * If there are several headers of this name, returns the last. *n is 0 if there is none. */
 const char *osh_http_header(const osh_http_reply *r, const char *name, size_t *n);
+/* True if the header of the reply has exactly this value. */
 bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *value);
 
 typedef struct osh_http_request {

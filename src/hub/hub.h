@@ -39,6 +39,7 @@ typedef struct osh_hub_name { // parts of a name "org/name@revision"
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
 /* Sets *id (own) to "org/name" if the path is the path of a snapshot in the cache, else to NULL. */
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
+/* Frees the strings of *name. */
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true if the text is 40 hex digits
 /* True if the path of a file in a repository cannot lead out of a directory: it is relative, and
