@@ -66,5 +66,6 @@ osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules
 /* Infers the format of each group and the format at the top level. Then prints the
  * quantization_config of the output. */
 osh_status osh_match_config(osh_ctx *cx, osh_matching *p);
+/* Fails if vLLM does not accept the schemes of the modules (`--target vllm`). */
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 #endif
