@@ -36,6 +36,7 @@ void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64
 /* Sets s and c to the sines and the cosines of the angles, each rounded once to f32. Each |angle|
  * must be below 5e8. */
 void osh_span_sincos(float *s, float *c, const double *angle, int64_t n);
+/* Returns the largest element of x [n]. */
 float osh_span_max(const float *x, int64_t n);
 float osh_span_sum_exp(const float *x, int64_t n, float max); // returns the sum of e^(x[i] - max)
 /* Returns the sum of e^(r[i] - max) (r[i] - x[i]), a term of the KL divergence from r to x. */
