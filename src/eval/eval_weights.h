@@ -29,6 +29,7 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
 void osh_eval_weights_direct(osh_eval_weights *e);
 /* Turns off the prefetch; must be called before the first step. */
 void osh_eval_weights_not_ahead(osh_eval_weights *e);
+/* True if weights are prefetched. */
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
 /* Begins the next step, and overwrites the weights of the step before. Work that is put into the
  * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of

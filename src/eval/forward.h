@@ -102,6 +102,7 @@ typedef struct osh_forward_part {
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);
+/* Returns the nodes of the part, for osh_exec_run. */
 osh_exec_span osh_forward_span(const osh_forward_part *p);
 /* Returns the weights of the nodes that run. The list is a view of f->want. */
 osh_weight_set osh_forward_weights(const osh_forward_part *p);
