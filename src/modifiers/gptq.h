@@ -90,6 +90,7 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
  * not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
+/* Returns the number of bytes of scratch of osh_gptq_costs. */
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- calls for the jobs of one input ---- */
@@ -164,7 +165,10 @@ const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
  * key. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
+/* Sets the options of quality "best". */
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
+/* Returns the name of step k: "solve" for step 0, which is the column loop, or the name of a refine
+ * step. */
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
 /* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet; later
  * keep_factored of gptq_ladder.c writes the damped diagonal to f->h. */

@@ -131,6 +131,7 @@ static inline osh_asks osh_modifier_asks(const osh_modifier *m)
 const osh_modifier_type *osh_modifier_find(const char *name);
 /* Returns the type of the quantizer that rounds to nearest. */
 const osh_modifier_type *osh_modifier_nearest(void);
+/* Return the number of types, and type i in the order of modifiers.def. */
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);
 
@@ -138,5 +139,6 @@ const osh_modifier_type *osh_modifier_at(size_t i);
  * *scheme to -1 if no target matches the module, or if `ignore` matches it. */
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name,
                               const char *cls);
+/* Frees all members of m. */
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
 #endif

@@ -42,6 +42,8 @@ typedef struct osh_recipe_flags {
      * name. NULL: the model has no head. */
     const char *head;
 } osh_recipe_flags;
+/* Makes a recipe from flags. Sets *spared to true if the head was added to the ignore list. The
+ * caller frees *out with osh_recipe_free. */
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
@@ -60,5 +62,6 @@ osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, 
  * `modifier`. The text begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);
+/* Frees the recipe. Accepts NULL. */
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif
