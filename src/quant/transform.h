@@ -65,5 +65,6 @@ cJSON *osh_q_transforms_object(const osh_q_transforms *t);
 /* Prints the quantization_config of a model with transforms but without quantized weights. The
  * caller owns *out. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);
+/* Frees all members of t. */
 void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t);
 #endif

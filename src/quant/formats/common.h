@@ -16,6 +16,7 @@ osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_format
                                 const osh_format_input *in);
 /* Fails if t is NULL or does not have the dtype and the shape of `want`. */
 osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want);
+/* Sets p->scale (own) to a copy of `stored` with the shape of `want`. */
 osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,
                                  const osh_format_tensor *want);
 #endif
