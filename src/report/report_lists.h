@@ -23,6 +23,8 @@ void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 /* The functions below return false if an allocation fails. */
 /* Writes null if the number is not finite. */
 bool osh_report_number(cJSON *o, const char *key, double v);
+/* Adds a number of seconds, rounded to microseconds. */
 bool osh_report_seconds(cJSON *o, const char *key, double s);
+/* Adds a string. */
 bool osh_report_string(cJSON *o, const char *key, const char *s);
 #endif
