@@ -60,6 +60,7 @@ void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // 
 /* Returns the number of bytes that a solve allocates in the arena if `room` bytes of the arena are
  * free. The result exceeds `room` if one panel of rows does not fit. */
 size_t osh_gptq_solve_device_bytes(const osh_gptq_group *g, size_t room);
+/* Returns the number of bytes that the same solve allocates in host memory. */
 size_t osh_gptq_solve_device_host_bytes(const osh_gptq_group *g);
 /* The next functions return the numbers of bytes that `scales`, `refine` and `permute` allocate in
  * the arena. osh_gptq_refine_device_host_bytes returns the number of bytes that `refine` allocates

@@ -81,6 +81,8 @@ enum { // indices of the arrays of a solve by SparseGPT
 };
 /* Number of floats of the array OSH_PRUNE_ERR. */
 int64_t osh_prune_room(const osh_prune_solve_args *a);
+/* Sets at[i] to the offset of array i in one allocation of the arena, and returns the size of the
+ * allocation. osh_scales_offsets and osh_refine_offsets do the same. */
 size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a);
 
 /* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */
