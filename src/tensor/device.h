@@ -192,9 +192,11 @@ struct osh_device {
  * the last one. Free neighbours are merged. Each call locks a mutex. Offsets and sizes are
  * multiples of 512 bytes. */
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
+/* Frees the object, not the memory of its blocks. */
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
 /* Takes a block of n_bytes and sets *offset. Returns false if no free block is large enough. */
 bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life);
+/* Makes the block at `offset` free. */
 void osh_arena_give(osh_arena *a, size_t offset);
 /* Requests that the next OSH_LIFE_LONG block is at `offset`. If the bytes there are not free, the
  * request has no effect. OSH_ANYWHERE cancels the request. */

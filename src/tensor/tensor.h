@@ -47,9 +47,11 @@ typedef struct osh_tensor {
 /* Makes a tensor in host memory. Its elements are not set. */
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
+/* Frees the tensor and its data. Accepts NULL. */
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 /* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
+/* Return the number of elements, and the number of bytes of the data. */
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
 /* Returns the host bytes (gross) of a tensor whose data have n_bytes. */
@@ -57,6 +59,8 @@ static inline size_t osh_tensor_gross(size_t n_bytes)
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
+/* Sets *n_bytes to the bytes of a tensor. Fails if a dimension is negative or the size is too
+ * large. */
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
                            const int64_t *shape);
 /* Sets *numel to the number of elements. Returns false if a dimension is negative or the number
