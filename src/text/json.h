@@ -73,6 +73,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
  * member. A key that occurs twice is passed twice. */
 typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n,
                                          const char *key, const cJSON *o);
+/* Calls `member` for each member of the object in `text`. */
 osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,
                             osh_json_member_fn member, void *user);
 osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // appends v as Python's repr
