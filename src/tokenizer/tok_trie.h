@@ -17,6 +17,7 @@ typedef struct osh_tok_words {
 } osh_tok_words;
 void osh_tok_words_init(osh_tok_words *w);
 void osh_tok_words_deinit(osh_ctx *cx, osh_tok_words *w);
+/* Adds a word of n bytes with its id. */
 osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_t n, int32_t id);
 
 /* The children of node i are nodes child[i] to child[i + 1] - 1, sorted by label. Node 0 is the
