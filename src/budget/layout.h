@@ -37,6 +37,7 @@ static inline osh_way osh_way_of(const osh_step *s)
 }
 /* Sets the visit and the part of the visit to which later blocks belong. c may be NULL. */
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
+/* Turns the recording of addresses on or off. */
 void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
