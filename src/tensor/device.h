@@ -211,6 +211,7 @@ size_t osh_arena_missed(const osh_arena *a);
 void osh_arena_note(osh_arena *a, size_t offset, void *at);
 /* Returns OSH_ANYWHERE if no block has the address `at`. */
 size_t osh_arena_noted(const osh_arena *a, const void *at);
+/* Returns the number of bytes of all blocks that are now taken. */
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far
 /* Returns the number of bytes that a block of n_bytes takes in the arena. */
@@ -235,10 +236,12 @@ void osh_device_count_values(osh_device *d, size_t in_bytes, size_t out_bytes);
 /* Allocates a block of n_bytes in the arena. Returns NULL and records OSH_E_NOMEM if no free block
  * is large enough. */
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life);
+/* Frees a block of osh_device_alloc. Accepts NULL. */
 void osh_device_free(osh_device *d, void *p);
 
 /* The memory for a tensor. d: its device; NULL: host memory. life: lifetime of its block. */
 typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
+/* Allocates a tensor, whose data are not set. The caller frees *out with osh_tensor_free. */
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
 /* osh_tensor_put copies n_bytes from host memory into the data of a tensor. osh_tensor_get copies
@@ -247,6 +250,7 @@ osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,
                           size_t n_bytes);
+/* Sets all bytes of the data to 0. */
 osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t);
 /* Copies all elements of a tensor to another tensor. Each may be in host memory or on a device.
  * Both have the same dtype and number of elements. */

@@ -29,6 +29,7 @@ const char *osh_dtype_name(osh_dtype dt);
 /* Returns the dtype with a safetensors tag or torch name, such as "BF16", "bfloat16" or
  * "torch.float16". Returns OSH_DTYPE_NONE for all other texts. */
 osh_dtype osh_dtype_of_name(const char *tag);
+/* Returns the number of bytes of an element. */
 size_t osh_dtype_bytes(osh_dtype dt);
 bool osh_dtype_is_float(osh_dtype dt);            // true for F64, F32, BF16, F16 and FP8
 
