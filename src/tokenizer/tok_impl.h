@@ -37,6 +37,7 @@ typedef struct osh_tok_items {
     size_t n_value, n_first, n_strings;
     double number;      // NAN if the item is not a number
 } osh_tok_items;
+/* Begins to read the items of a list. The text of the list must outlive *it. */
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 /* Reads the next item. Sets *any to false if there is none. */
@@ -109,6 +110,7 @@ typedef struct osh_tok_pattern {
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // o: {"Regex": ...} or {"String": ...}
+/* Compiles a regex of Oniguruma. `what` names its place in messages. */
 osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
@@ -281,6 +283,7 @@ uint32_t osh_tok_byte_char(unsigned char b); // returns GPT-2's printable charac
 
 /* tok_added.c: the added tokens. */
 typedef struct osh_tok_added osh_tok_added;
+/* Reads the added tokens of tokenizer.json. The caller frees *out with osh_tok_added_free. */
 osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f,
                               const osh_tok_model *m, const osh_tok_steps *normalizers,
                               const char *what);

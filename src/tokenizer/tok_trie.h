@@ -15,6 +15,7 @@ typedef struct osh_tok_words {
     } *items;         // own
     size_t n, cap;
 } osh_tok_words;
+/* Makes an empty list of words. */
 void osh_tok_words_init(osh_tok_words *w);
 void osh_tok_words_deinit(osh_ctx *cx, osh_tok_words *w);
 /* Adds a word of n bytes with its id. */
