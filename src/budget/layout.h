@@ -45,7 +45,7 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 /* Frees a list of planned addresses. The list makes a resumed run stay within the planned memory:
  * the run skips steps, but allocates its blocks at the planned addresses. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
-/* Returns the bytes of the list, with the allocator's overhead. */
+/* Returns the number of bytes of the list, with the allocator's overhead. */
 size_t osh_places_bytes(const osh_places *l);
 /* True if the plan has an address for the block (kind, index) in this part of the visit. */
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
@@ -57,6 +57,6 @@ void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind
                     int64_t index);
 /* Makes the arena choose the addresses of later blocks. */
 void osh_places_aim_off(const osh_budget *p);
-/* Returns the bytes of the block (kind, index) in GPU memory. */
+/* Returns the number of bytes of the block (kind, index) in GPU memory. */
 int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index);
 #endif

@@ -103,8 +103,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 /* If only the rows of an expert count in the statistics of the value, returns the number of arena
  * bytes of a copy of these rows. Otherwise returns 0. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
-/* Returns the bytes of scratch with which `op` adds the largest batch to a statistic of a value
- * with I channels: arena bytes with a GPU, else host bytes. */
+/* Returns the number of bytes of scratch with which `op` adds the largest batch to a statistic of a
+ * value with I channels: arena bytes with a GPU, else host bytes. */
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the number of bytes of the sum for the input of Linear l, plus the bytes of the data that
  * a solve computes from the sum. */
