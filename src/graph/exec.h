@@ -116,7 +116,7 @@ typedef struct osh_lanes osh_lanes;
 /* Makes the memory, one lane for each thread of cx. The caller frees *out with osh_lanes_free. */
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
-/* Returns the bytes of lanes without values, with the allocator's overhead. */
+/* Returns the number of bytes of lanes without values, with the allocator's overhead. */
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
