@@ -141,8 +141,8 @@ size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
  * are rounded to the member `dtype` of the result. It is the dtype of the scales, or F32 if the
  * scales are FP8. j->params must be set. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
-/* Returns the bytes of the codes: one per code, or packed words (quant/format.h) if `packed` is
- * true. */
+/* Returns the number of bytes of the codes: one per code, or packed words (quant/format.h) if
+ * `packed` is true. */
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 /* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);
