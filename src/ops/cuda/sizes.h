@@ -41,7 +41,7 @@ enum {
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
 /* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
-/* Returns the bytes of these parts for the largest piece of H [I, I]. */
+/* Returns the number of bytes of these parts for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
@@ -68,12 +68,12 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */
 enum { OSH_SUM_ROWS = 512 };
-/* Returns the bytes of the partial sums of a matrix [rows, D]. */
+/* Returns the number of bytes of the partial sums of a matrix [rows, D]. */
 size_t osh_sums_bytes(int64_t rows, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
-/* Returns the bytes of the scores of attention.cu for a sample of n_tokens tokens. */
+/* Returns the number of bytes of the scores of attention.cu for a sample of n_tokens tokens. */
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
 /* Attention of peak.cu: osh_peak_heads has the heads of Llama-3-8B. osh_peak_widths sets `of` to
