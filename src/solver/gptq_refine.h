@@ -75,7 +75,7 @@ typedef struct osh_group_factors {
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
-/* Returns the host bytes of the factors and of their computation. */
+/* Returns the number of host bytes of the factors and of their computation. */
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
 /* Largest number of columns of a group that OSH_REFINE_RESCALE changes. */
 enum { OSH_RESCALE_WIDEST = 1024 };
