@@ -151,6 +151,6 @@ int64_t osh_disk_free(const char *path);
 typedef struct osh_io_counts {
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
-/* Returns the number of bytes since the context was made. */
+/* Returns the counts since the context was made. */
 osh_io_counts osh_io_counted(const osh_ctx *cx);
 #endif
