@@ -1,6 +1,6 @@
-/* mixed.h - jobs with --target-bits or --target-size. A survey measures the losses of all candidate
- * schemes. Then each unit (modules that must get the same scheme) gets one of the schemes; this is
- * the choice. The run uses the choice. */
+/* mixed.h - runs jobs with --target-bits or --target-size. A survey measures the losses of all
+ * candidate schemes. Then each unit (modules that must get the same scheme) gets one of the
+ * schemes; this is the choice. The run uses the choice. */
 #ifndef OSH_API_MIXED_H
 #define OSH_API_MIXED_H
 #include "base/profile.h"
