@@ -1,4 +1,4 @@
-/* observer.h - observers find the range of values, from which a scale is computed
+/* observer.h - declares observers, which find the range of values, from which a scale is computed
  * (llmcompressor/observers). An observer sees all elements of a weight together. For a static
  * activation it sees one calibration sample after the other, and updates the range. A new observer
  * needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in
