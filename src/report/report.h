@@ -1,4 +1,4 @@
-/* report.h - results of a run, collected once for both reports (JSON and HTML). */
+/* report.h - declares the results of a run, collected once for both reports (JSON and HTML). */
 #ifndef OSH_REPORT_H
 #define OSH_REPORT_H
 #include "base/buf.h"
