@@ -1,4 +1,4 @@
-/* tok_impl.h - declarations that the files tok_*.c of a tokenizer share. src/chat uses the
+/* tok_impl.h - has declarations that the files tok_*.c of a tokenizer share. src/chat uses the
  * functions for UTF-8, too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
