@@ -110,9 +110,8 @@ ONESHOT_API const char *oneshot_version(void);
 /* The next functions run a job until it ends. `args` ends with an entry whose name is NULL; NULL:
  * no arguments. The functions read `args` only during the call.
  * They return ONESHOT_OK or a negative ONESHOT_E_... code. After a failure, oneshot_error returns
- * the message.
- * They refuse the arguments threads, log_level and progress, because
- * members of oneshot_options replace them.
+ * the message. They refuse the arguments threads, log_level and progress, because members of
+ * oneshot_options replace them.
  * Before the first matrix multiplication of a process, a job sets two environment variables:
  * OPENBLAS_CORETYPE (from the argument isa) and OPENBLAS_NUM_THREADS (to 1).
  * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
@@ -135,8 +134,8 @@ ONESHOT_API void oneshot_interrupt(oneshot *o);
 
 /* The next functions write a profile of jobs (docs/how-to/profile.md). The caller can add its own
  * stages and checkpoints. Stages nest. While no profile is running, the functions other than
- * oneshot_profile_start do nothing. They are called on the thread that runs the jobs of the
- * context. Names are copied; a name that is NULL becomes "(no name)". */
+ * oneshot_profile_start do nothing. Call the functions only on the thread that runs the jobs of
+ * the context. Names are copied; a name that is NULL becomes "(no name)". */
 /* Starts a profile of all further calls with the context. While it runs, jobs refuse the argument
  * profile. `path` is the YAML file to write; an older profile of that name is overwritten. If `path`
  * is NULL, no file is written. `path` is read only during the call.
