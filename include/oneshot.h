@@ -103,16 +103,21 @@ ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 /* Returns one line that says why the last job failed, or "" if it did not fail. The string is valid
  * until the next job. */
 ONESHOT_API const char *oneshot_error(const oneshot *o);
+/* Returns the version of the library, such as "0.2.0": a constant string that the caller does not
+ * free. May be called on any thread. */
 ONESHOT_API const char *oneshot_version(void);
 
-/* The next functions run a job. They refuse the arguments threads, log_level and progress, because
- * members of oneshot_options replace them.
+/* The next functions run a job until it ends. `args` ends with an entry whose name is NULL; NULL:
+ * no arguments. The functions read `args` only during the call.
+ * They return ONESHOT_OK or a negative ONESHOT_E_... code. After a failure, oneshot_error returns
+ * the message. They refuse the arguments threads, log_level and progress, because members of
+ * oneshot_options replace them.
  * Before the first matrix multiplication of a process, a job sets two environment variables:
  * OPENBLAS_CORETYPE (from the argument isa) and OPENBLAS_NUM_THREADS (to 1).
  * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
  * oneshot_verify: dir is an output, and the argument model is its source. Findings are passed to
- * on_text. If there are findings, the function returns ONESHOT_E_FORMAT. */
-/* Without the argument output, oneshot_compress makes the output in the current directory. Its name
+ * on_text. If there are findings, the function returns ONESHOT_E_FORMAT.
+ * Without the argument output, oneshot_compress makes the output in the current directory. Its name
  * consists of the model and the scheme, such as SmolLM2-135M-W4A16. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_plan(oneshot *o, const oneshot_argument *args);
@@ -128,12 +133,25 @@ ONESHOT_API const char *oneshot_output(const oneshot *o);
 ONESHOT_API void oneshot_interrupt(oneshot *o);
 
 /* The next functions write a profile of jobs (docs/how-to/profile.md). The caller can add its own
- * stages and checkpoints. Stages nest: oneshot_stage_end also ends the inner stages. Before
- * oneshot_profile_start is called, the other functions do nothing. */
+ * stages and checkpoints. Stages nest. While no profile is running, the functions other than
+ * oneshot_profile_start do nothing. Call the functions only on the thread that runs the jobs of
+ * the context. Names are copied; a name that is NULL becomes "(no name)". */
+/* Starts a profile of all further calls with the context. While it runs, jobs refuse the argument
+ * profile. `path` is the YAML file to write; an older profile of that name is overwritten. If `path`
+ * is NULL, no file is written. `path` is read only during the call.
+ * Returns ONESHOT_OK, or a negative code with a message in oneshot_error: ONESHOT_E_USAGE if a
+ * profile is running, or if `path` is a directory or a file that is not a profile; ONESHOT_E_IO if
+ * the file cannot be created, for example if `path` is too long; ONESHOT_E_NOMEM if there is no
+ * memory or no thread. */
 ONESHOT_API int oneshot_profile_start(oneshot *o, const char *path);
+/* Ends all open stages, writes the summary and closes the file. oneshot_free does the same. */
 ONESHOT_API void oneshot_profile_stop(oneshot *o);
-ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name); /* returns the stage's number */
+/* Begins a stage. Returns its number for oneshot_stage_end, or -1 if o is NULL. */
+ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name);
+/* Ends a stage and all stages inside it. `stage` is the number from oneshot_stage_begin. */
 ONESHOT_API void oneshot_stage_end(oneshot *o, int stage);
+/* Adds a record of the current time and memory to the profile, under a name. May also be called in
+ * a callback. */
 ONESHOT_API void oneshot_checkpoint(oneshot *o, const char *name);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* plain.h - sums over large arrays. Tests compare these sums with the results of kernels.
+/* plain.h - computes sums over large arrays. Tests compare these sums with the results of kernels.
  *
  * PLAIN functions are compiled without sanitizers, because sanitizers make such loops ten times
  * slower. I is the number of in features of a Linear, O the number of out features. */

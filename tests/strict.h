@@ -1,4 +1,4 @@
-/* strict.h - checks that must hold exactly on the emulated GPU, and nearly on a real GPU.
+/* strict.h - defines checks that must hold exactly on the emulated GPU, and nearly on a real GPU.
  *
  * If an exact check fails on a real GPU, the test prints the consequence, and fails only if the
  * tolerant condition is false, too. The printed line begins with STRICT. scripts/check-gpu.sh puts

@@ -1,5 +1,5 @@
-/* torture.h - assertions that print the message of the context, and the torture loop, which makes
- * each allocation fail in turn. */
+/* torture.h - defines assertions that print the message of the context, and the torture loop, which
+ * makes each allocation fail in turn. */
 #ifndef OSH_TORTURE_H
 #define OSH_TORTURE_H
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* api.h - the commands as functions. A job reports through its context (base/base.h): messages,
- * log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to the
- * callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
+/* api.h - declares the commands as functions. A job reports through its context (base/base.h):
+ * messages, log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to
+ * the callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
  * name. */
 #ifndef OSH_API_H
 #define OSH_API_H
@@ -31,6 +31,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
  * the job. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
+/* Runs the command line without a command: compresses the model that `opt` names, and writes the
+ * results of the job to `sink`. `user` is the first argument of `sink`. */
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *out (own) to the name of the output of a run without opt->output: the last part of the
  * model's name and the scheme. Sets *out to NULL if the run needs no name. Fails if there is no
@@ -41,11 +43,13 @@ char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);
 /* Returns the directory of the unfinished output (own) if it exists, or NULL. Called after a failed
  * osh_oneshot: if there is such a directory, the same call of osh_oneshot can resume. */
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
+/* Prints the plan of the job (`oneshot plan`), without reading weights. */
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Prints the graph in Graphviz's language. */
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Measures and prints the peak speeds of this machine. */
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user);
+/* Prints the properties of the checkpoint in `dir`, as text or as JSON. */
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
 /* Prints the words that a list of modules may contain, one on each line: classes, and the names of
  * all modules with a weight matrix. Reads no weights. */
@@ -57,6 +61,8 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
                            osh_sink sink, void *user);
 /* Downloads a model of the Hub into the cache. Passes the directory of the snapshot to the sink. */
 osh_status osh_pull(osh_ctx *cx, const char *name, osh_env_fn env, osh_sink sink, void *user);
+/* Prints the token ids of each line of `file`, one line for each, with the tokenizer of model_dir.
+ *  */
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
 /* Prints profiles as a page, as tables or as a drawing. With opt->output, writes the page to that

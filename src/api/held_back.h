@@ -1,5 +1,5 @@
-/* held_back.h - rows of the calibration data set that are not used for the calibration, but for an
- * evaluation. */
+/* held_back.h - finds rows of the calibration data set that are not used for the calibration, but
+ * for an evaluation. */
 #ifndef OSH_HELD_BACK_H
 #define OSH_HELD_BACK_H
 #include "match/options.h"

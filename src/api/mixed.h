@@ -1,6 +1,6 @@
-/* mixed.h - jobs with --target-bits or --target-size. A survey measures the losses of all candidate
- * schemes. Then each unit (modules that must get the same scheme) gets one of the schemes; this is
- * the choice. The run uses the choice. */
+/* mixed.h - runs jobs with --target-bits or --target-size. A survey measures the losses of all
+ * candidate schemes. Then each unit (modules that must get the same scheme) gets one of the
+ * schemes; this is the choice. The run uses the choice. */
 #ifndef OSH_API_MIXED_H
 #define OSH_API_MIXED_H
 #include "base/profile.h"
@@ -24,6 +24,7 @@ osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, o
                            void *user);
 /* Removes the records of the survey. Must be called when the output is complete. */
 osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *opt);
+/* Frees the members of *c and sets it to zero. */
 void osh_choice_deinit(osh_ctx *cx, osh_choice *c);
 /* Sets *text (own) to lines for `oneshot plan` that describe the survey, such as its host
  * memory. */

@@ -14,6 +14,7 @@ typedef struct osh_at osh_at; // an open directory
  * also be a symbolic link that this user or the superuser owns. */
 osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *below);
 void osh_at_close(osh_ctx *cx, osh_at *d); // accepts NULL
+/* Returns the path of the directory (a view of d). */
 const char *osh_at_path(const osh_at *d);
 /* Creates a file with a new name: `base` and 16 random digits. The caller owns *name. */
 osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, const char *base);

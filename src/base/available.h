@@ -1,4 +1,4 @@
-/* available.h - the memory that the machine has available for this process. */
+/* available.h - reads the memory that the machine has available for this process. */
 #ifndef OSH_AVAILABLE_H
 #define OSH_AVAILABLE_H
 #include <stdint.h>

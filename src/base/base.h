@@ -26,6 +26,7 @@ enum {
 
 typedef struct osh_ctx osh_ctx;
 
+/* Returns the version of the program, such as "0.2.0": a constant string. */
 const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
@@ -33,6 +34,7 @@ typedef void (*osh_sink)(void *user, const char *text, size_t n);
 /* Makes a context. If n_threads is 0, the context has one thread for each CPU that the process may
  * use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
+/* Frees the context. Ends its profile and its threads first. Accepts NULL. */
 void osh_ctx_free(osh_ctx *cx);
 /* Resets the context for another job: clears the error and the memory limits, and starts new
  * measurements of peaks and times. */
@@ -58,6 +60,7 @@ void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" 
     __attribute__((format(printf, 2, 3)));
 /* Returns the error text (a view, valid until the next failure). */
 const char *osh_error_text(const osh_ctx *cx);
+/* Sets the error text to "". */
 void osh_error_clear(osh_ctx *cx);
 
 #define OSH_TRY(call)                                                                              \
@@ -86,10 +89,12 @@ void osh_error_clear(osh_ctx *cx);
 void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // does not zero the memory
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroes; checks n * size for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // on failure, p stays valid
+/* Returns a copy of s (own), or NULL if there is no memory. */
 char *osh_strdup(osh_ctx *cx, const char *s);
 /* Returns the formatted text (own), or NULL if there is no memory. */
 char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Frees a block of one of the functions above. Accepts NULL. */
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
  * belongs to the class that the last osh_mem_use(cx) has set. On a CPU, device memory is a part of
@@ -112,6 +117,7 @@ void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *u
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
  * is exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
+/* Ends the counting of n_bytes that osh_mem_count has counted. */
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 /* Returns the bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the sum of all
  * classes. */
@@ -148,12 +154,14 @@ void osh_log_colour(osh_ctx *cx, bool on);
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
  * leaves whole lines. If `path` is NULL, closes the file. */
 osh_status osh_log_file(osh_ctx *cx, const char *path);
+/* True if a log file is open. */
 bool osh_log_has_file(osh_ctx *cx);
 /* Sets the first line of each log file opened from now on. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv);
 /* Writes a line to the log file, and not to stderr. */
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Logs a message. It goes to stderr or to the callback only if its level is not above the limit. */
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 typedef void (*osh_log_fn)(void *user, osh_log_level level, const char *text);
@@ -231,6 +239,7 @@ void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
 /* Fails with OSH_E_INTERRUPTED if the job is interrupted. */
 osh_status osh_check_interrupt(osh_ctx *cx);
+/* Clears the interrupt, so that the next job runs. */
 void osh_interrupt_forget(osh_ctx *cx);
 double osh_now(void); // returns seconds of a monotonic clock
 

@@ -1,4 +1,4 @@
-/* buf.c - a growing byte buffer with a size limit; a NUL always follows the bytes. */
+/* buf.c - implements a growing byte buffer with a size limit; a NUL always follows the bytes. */
 #include "base/buf.h"
 #include "base/quote.h"
 

@@ -73,6 +73,7 @@ typedef struct osh_kept {
 /* Returns a block of n bytes in whole pages. At most `room` bytes of other blocks stay kept.
  * Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
+/* Keeps a block of n bytes that osh_kept_take has returned, for later calls. */
 void osh_kept_put(osh_kept *k, void *base, size_t n);
 /* Gives pages back to the system until at most n bytes are kept. */
 void osh_kept_drop(osh_kept *k, size_t n);
@@ -116,11 +117,15 @@ struct osh_ctx {
     char text[OSH_ERROR_BYTES];
 };
 
+/* Starts the threads of `sh`: n_threads with the caller's. The caller frees *out with
+ * osh_pool_free, which waits for the threads to end. Fails with OSH_E_NOMEM. */
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
+/* Erases the live line of the terminal and closes the log file. */
 void osh_log_close(osh_shared *sh);
 /* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
+/* Frees the profile. No thread may use it any more. */
 void osh_profile_free(osh_profile *p);
 /* Returns the highest used[OSH_MEM_HOST] since the last call. */
 int64_t osh_mem_used_high(osh_shared *sh);

@@ -1,4 +1,5 @@
-/* dir.c - directories, names and free space: the functions of file.h that need no open file. */
+/* dir.c - handles directories, names and free space: the functions of file.h that need no open
+ * file. */
 #include "base/file.h"
 #include "base/ctx.h"
 #include "base/name.h"

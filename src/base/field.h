@@ -26,6 +26,7 @@ typedef enum { // use of the path that is the value of an option
     OSH_PATH_IN_OUTPUT // a file in the output directory; a recipe gives the file's name
 } osh_path_use;
 typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
+/* Frees the strings and the array. The list is then empty. */
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
@@ -46,6 +47,8 @@ typedef struct osh_field {
     bool whole; // only for OSH_F_STRS: true if the whole text is one item, even with commas in it
 } osh_field; // a row whose name is NULL ends the table
 
+/* Sets all members of `object` to their defaults. The caller calls osh_fields_deinit, also after a
+ * failure. */
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
 /* Parses `text` into the member of `object` that the row describes. For OSH_F_STRS, appends the
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole

@@ -1,5 +1,5 @@
-/* file.h - files and directories. Every failure names the path and the operating system's
- * reason. */
+/* file.h - reads and writes files and directories. Every failure names the path and the operating
+ * system's reason. */
 #ifndef OSH_FILE_H
 #define OSH_FILE_H
 #include "base/base.h"
@@ -27,7 +27,9 @@ osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path
  * osh_file_close no other file gets the same inode number. */
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
+/* Returns the size of the file in bytes, or -1 if it is unknown. */
 int64_t osh_file_bytes(const osh_file *f);
+/* Returns the path with which the file was opened (a view of f). */
 const char *osh_file_path(const osh_file *f);
 /* Reads bytes [offset, offset + n) of the file. Fails if the file does not have all of these
  * bytes. */
@@ -40,6 +42,7 @@ osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, i
 /* Reads n bytes like osh_file_pread_direct and passes them to `fn` chunk by chunk. */
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
+/* Writes n bytes at `offset`. Fails unless all of them are written. */
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 
 /* Direct access (O_DIRECT) moves blocks of OSH_BLOCK_BYTES between the disk and aligned memory
@@ -65,11 +68,13 @@ osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, siz
                                  int64_t offset);
 /* Reserves disk space for n_bytes. Fails if the disk is full. */
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes);
+/* Waits until the file is on the disk (fsync). */
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
 /* Syncs the data of the file without its times (fdatasync). */
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f);
 /* Starts writing to the disk without waiting, so that a later sync has less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
+/* Sets the size of the file. */
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 /* Locks the whole file for this process until f is closed. *taken is false if another process or
  * another osh_file of this process has the lock. A forked child does not get the lock: fork closes
@@ -86,6 +91,7 @@ typedef struct osh_stamp {
      * would then not show the other change. */
     bool fresh;
 } osh_stamp;
+/* Set *out to the stamp of an open file, or of the file at `path`. */
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
 /* Waits until the last change of the file is old enough, so that a new stamp is not `fresh`. The
@@ -109,10 +115,14 @@ osh_status osh_file_write_by(osh_ctx *cx, const char *path,
                              osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f), void *user);
 /* Copies the content of a file and syncs the copy. */
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
+/* True if `path` names anything but a directory. Links are followed. */
 bool osh_file_exists(const char *path);
+/* Sets *n_bytes to the size of the file, and *mtime_ns to the time of its last change in
+ * nanoseconds. */
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
 /* Removes a file. A missing file is no error. */
 osh_status osh_file_remove(osh_ctx *cx, const char *path);
+/* True if `path` is a directory. Links are followed. */
 bool osh_dir_exists(const char *path);
 /* Makes a directory and its missing parents. An existing directory is no error. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
@@ -141,5 +151,6 @@ int64_t osh_disk_free(const char *path);
 typedef struct osh_io_counts {
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
+/* Returns the counts since the context was made. */
 osh_io_counts osh_io_counted(const osh_ctx *cx);
 #endif

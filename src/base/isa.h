@@ -1,5 +1,5 @@
-/* isa.h - the instruction set that this process uses: the fastest of the CPU, or a set that the
- * user chose.
+/* isa.h - chooses the instruction set that this process uses: the fastest of the CPU, or a set that
+ * the user chose.
  *
  * The whole process uses one set, because OpenBLAS has one setting per process, and the set also
  * chooses OpenBLAS's kernels (math/isa.h). Only the bytes of matrix products depend on the set; all

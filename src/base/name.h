@@ -1,4 +1,4 @@
-/* name.h - functions for the first and last parts of names of tensors, files and stages. */
+/* name.h - finds the first and last parts of names of tensors, files and stages. */
 #ifndef OSH_NAME_H
 #define OSH_NAME_H
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* near.c - Damerau-Levenshtein distances between names; a swap of two neighbouring letters counts
- * as one change. */
+/* near.c - computes Damerau-Levenshtein distances between names; a swap of two neighbouring letters
+ * counts as one change. */
 #include "base/near.h"
 
 #include <ctype.h>

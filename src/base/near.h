@@ -14,6 +14,7 @@ typedef struct osh_near {
 
 /* Returns the letter by which names are compared: '-' equals '_', and case does not matter. */
 char osh_near_letter(char c);
+/* Starts a search for the known name that is nearest to `word` (view). */
 void osh_near_init(osh_near *n, const char *word);
 /* Compares a known name with the word. The distance counts missing, extra, wrong and swapped
  * letters; '-' equals '_', and case does not matter. A name that contains the word is near too. */

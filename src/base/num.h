@@ -15,7 +15,9 @@ static inline uint16_t osh_bf16_of_f32(float f)
     if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40); // NaN stays NaN
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
+/* Converts an F16, given as its bits, to f32. The result is exact. */
 float osh_f32_of_f16(uint16_t h);
+/* Rounds f to F16 and returns its bits. Numbers that are too large become infinity. */
 uint16_t osh_f16_of_f32(float f);
 static inline float osh_f32_of_fp8(uint8_t b)
 {

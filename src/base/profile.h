@@ -15,6 +15,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path);
 /* Sets the description of the job. The next osh_profile_start writes the description before the
  * records, and clears it. */
 osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method);
+/* True between osh_profile_start and osh_profile_stop. */
 bool osh_profile_running(const osh_ctx *cx);
 /* Writes the record "End" and the summary. osh_profile_read returns the collected data until the
  * next start. */
@@ -99,6 +100,7 @@ typedef struct osh_profile_total { // rows of one phase or stage, added up
     int64_t n, peak_bytes, live_bytes;
     bool background;
 } osh_profile_total;
+/* Sets to[s] to the total of the rows [n_rows] that belong to stage s. Omits background rows. */
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
 /* Returns the totals of the phases, in the order in which the phases first began. A phase that runs
@@ -131,5 +133,6 @@ typedef struct osh_profile_data {
 } osh_profile_data;
 /* Copies the data of the profile, which may still run. */
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out);
+/* Frees the arrays and the strings of *d. */
 void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d);
 #endif

@@ -1,5 +1,5 @@
-/* profile_impl.h - struct osh_profile, which profile.c fills and profile_file.c writes. The lock
- * protects all members. */
+/* profile_impl.h - declares struct osh_profile, which profile.c fills and profile_file.c writes.
+ * The lock protects all members. */
 #ifndef OSH_PROFILE_IMPL_H
 #define OSH_PROFILE_IMPL_H
 #include "base/ctx.h"
@@ -56,6 +56,7 @@ struct osh_profile {
 
 /* Returns the bytes that the job has read and written since the start of the profile. */
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p);
+/* Returns the current memory of the device; `driver` is -1 if it is unknown. */
 osh_profile_gpu osh_profile_gpu_now(const osh_profile *p);
 
 /* profile_file.c defines these functions. They do nothing if the profile has no file. */

@@ -1,5 +1,5 @@
-/* rng.h - a counter-based random number generator: value i of stream s with seed k depends only on
- * (k, s, i), so C and Python give the same value.
+/* rng.h - declares a counter-based random number generator: value i of stream s with seed k depends
+ * only on (k, s, i), so C and Python give the same value.
  *
  *   x = k + 0x9E3779B97F4A7C15 * (s * 2^32 + i + 1), then splitmix64's finalizer, modulo 2^64:
  *   x ^= x >> 30; x *= 0xBF58476D1CE4E5B9; x ^= x >> 27; x *= 0x94D049BB133111EB; x ^= x >> 31 */

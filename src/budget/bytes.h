@@ -22,6 +22,7 @@ typedef struct osh_sum_type {
     size_t solving;         // bytes for each channel of the data that a solve computes from the sum
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
+/* True if solving the Linear needs this sum of its input. */
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
 /* Returns the number of bytes of the sum for a value with I channels, with the allocator's
  * overhead. Partial sums are not counted. */

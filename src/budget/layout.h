@@ -7,6 +7,8 @@
 #include "schedule/visit.h"
 
 typedef struct osh_layout osh_layout;
+/* Makes the simulated memory of a GPU, with only the workspace allocated. `p` must outlive it. The
+ * caller frees *out with osh_layout_free. */
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
 /* A block is identified by its kind and index. osh_layout_take allocates the block, unless it is
@@ -33,7 +35,9 @@ static inline osh_way osh_way_of(const osh_step *s)
 {
     return s->fold ? OSH_WAY_FOLD : s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
+/* Sets the visit and the part of the visit to which later blocks belong. c may be NULL. */
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
+/* Turns the recording of addresses on or off. */
 void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
@@ -41,7 +45,9 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 /* Frees a list of planned addresses. The list makes a resumed run stay within the planned memory:
  * the run skips steps, but allocates its blocks at the planned addresses. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
+/* Returns the number of bytes of the list, with the allocator's overhead. */
 size_t osh_places_bytes(const osh_places *l);
+/* True if the plan has an address for the block (kind, index) in this part of the visit. */
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 /* Makes the arena of p's GPU allocate its next block at a planned address: the address of the block
@@ -49,6 +55,8 @@ bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind
  * address for another part of the visit. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
+/* Makes the arena choose the addresses of later blocks. */
 void osh_places_aim_off(const osh_budget *p);
+/* Returns the number of bytes of the block (kind, index) in GPU memory. */
 int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index);
 #endif

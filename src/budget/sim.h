@@ -103,6 +103,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 /* If only the rows of an expert count in the statistics of the value, returns the number of arena
  * bytes of a copy of these rows. Otherwise returns 0. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
+/* Returns the number of bytes of scratch with which `op` adds the largest batch to a statistic of a
+ * value with I channels: arena bytes with a GPU, else host bytes. */
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the number of bytes of the sum for the input of Linear l, plus the bytes of the data that
  * a solve computes from the sum. */
@@ -130,7 +132,10 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 
 /* ---- simulate_weights.c: weights, and the host copies of a GPU's weights ---- */
 
+/* Returns the number of bytes of weight w of the graph: in GPU memory with a GPU, else in host
+ * memory. */
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
+/* Counts the host copy of a weight as freed. Does nothing if there is none. */
 void osh_sim_drop_copy(osh_sim *s, int weight);
 /* Frees the copies of weights in host memory, except those that a later solve needs. The run does
  * the same in osh_engine_drop_copies (run/loading.c). */
@@ -138,6 +143,7 @@ void osh_sim_drop_copies(osh_sim *s);
 /* Counts the memory for reading a solved weight back from the output: its packed tensors and its
  * codes. */
 void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
+/* Counts the weights of range r that the step loads, and allocates their simulated GPU memory. */
 osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 
 /* ---- simulate_solve.c ---- */

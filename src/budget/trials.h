@@ -11,5 +11,6 @@ void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier t
 /* Stores the current peaks of all visits in the cache *t, which is created if it is NULL. Stores
  * nothing if the cache would exceed its limit. */
 osh_status osh_trials_add(osh_ctx *cx, osh_trials **t, const osh_budget *p, osh_tier tier);
+/* Frees the cache. Accepts NULL. */
 void osh_trials_free(osh_ctx *cx, osh_trials *t);
 #endif

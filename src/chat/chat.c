@@ -1,4 +1,4 @@
-/* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
+/* chat.c - reads chat templates from a model directory, and renders rows of a data set.
  *
  * The variables of a template are messages, tools (the row's column, or none), documents (always
  * none), add_generation_prompt (false by default), and the special tokens of tokenizer_config.json.

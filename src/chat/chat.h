@@ -21,6 +21,7 @@ void osh_chat_ask(osh_chat *c);
 bool osh_chat_has_template(const osh_chat *c);
 /* Sets *has to true if the directory has a template. */
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
+/* Frees the templates. Accepts NULL. */
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in one of these sets of columns,
  * which are called shapes:
@@ -51,6 +52,7 @@ typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spa
  * end of turn (answers.c). */
 osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                    osh_chat_spans *spans, const osh_chat_row *row);
+/* Frees the list of positions. */
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
 /* True if the columns of a data set form one of the shapes of a conversation. The callback
  * has(user, column) returns true if the data set has the column. */

@@ -13,6 +13,7 @@ typedef struct osh_jinja osh_jinja;
 /* Reads a template. `what` is the name of the template in messages; the string is copied. */
 osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t n,
                          const char *what);
+/* Frees a template. Accepts NULL. */
 void osh_jinja_free(osh_ctx *cx, osh_jinja *t);
 
 typedef struct osh_jinja_vars {

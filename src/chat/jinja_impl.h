@@ -1,4 +1,4 @@
-/* jinja_impl.h - values, nodes and runs, which the files of the Jinja interpreter share.
+/* jinja_impl.h - declares values, nodes and runs, which the files of the Jinja interpreter share.
  *
  *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes
  *                                    -- jinja_exec.c, jinja_eval.c --> text
@@ -24,6 +24,7 @@ typedef struct osh_jarena {
     size_t used, n_bytes;      // used: bytes used in the newest block; n_bytes: size of all blocks
 } osh_jarena;
 void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // returns zeroed memory
+/* Frees all memory that osh_jarena_get returned. */
 void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
 
 /* ---- values ---- */
@@ -177,6 +178,8 @@ typedef struct osh_jrun {
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
+/* Fails the run with `code` and a message, unless it has failed already. The message begins with
+ * the source's name and the current line, if that is known. Returns NONE. */
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Returns zeroed memory of the arena; the bytes count as steps. */
@@ -193,11 +196,15 @@ bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decodin
 
 /* Returns the tokens of a source. The last token has the kind END. */
 osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
+/* Parses the tokens of a template into a list of nodes in the arena. */
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
+/* Runs a list of nodes and appends their text to r->out. */
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
+/* Returns the value of an expression. */
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
 /* Evaluates a call. `caller` is the body of a `call` block as a macro, or NONE. */
 osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
+/* Calls a macro with positional and named arguments. Returns its text. */
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
 /* State of the parser of expressions, which the parser of statements uses too. */
@@ -206,8 +213,13 @@ typedef struct osh_jparser {
     osh_jtoken *at;
     int n_loops; // number of loops that enclose the current position
 } osh_jparser;
+/* Returns a new node at the line of the current token. */
 osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
+/* Appends a child to a node. */
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
+/* True if the current token is the operator `op`, or the name `name`. osh_jparse_take_op and
+ * osh_jparse_take_name also skip the token. osh_jparse_want_op and osh_jparse_want_name fail if it
+ * is something else. */
 bool osh_jparse_is_op(const osh_jparser *p, const char *op);
 bool osh_jparse_is_name(const osh_jparser *p, const char *name);
 bool osh_jparse_take_op(osh_jparser *p, const char *op);
@@ -216,6 +228,7 @@ void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
 /* Fails; the message has the current token and `wanted`. */
 void osh_jparse_fail(osh_jparser *p, const char *wanted);
+/* Parses one expression. */
 osh_jnode *osh_jparse_expr(osh_jparser *p);
 /* Parses an expression, or several expressions with commas. */
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond);
@@ -227,37 +240,52 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
 
+/* The next functions return a value of the kind in their names. Memory comes from the arena of r.
+ * If there is none, the run fails and they return NONE. `name` [n] of osh_jv_undef is a view. */
 osh_jv osh_jv_undef(const char *name, size_t n);
 osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
 osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
 osh_jv osh_jv_view(const char *s, size_t n); // returns a string; s must live as long as the run
+/* Returns a string with a copy of s. */
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
 osh_jv osh_jv_word(const char *s); // returns a string; s is a constant of the program
+/* Returns an empty list of `kind`, such as OSH_JV_LIST. */
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
+/* Appends an item to a list. Does nothing if the run has failed. */
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
+/* Returns an empty dict of `kind`, such as OSH_JV_DICT. */
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
+/* Sets the value of a key, or adds the key at the end. Does nothing if the run has failed. */
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
 /* Returns the value of a key, or NULL if the dict has no such key. */
 const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
+/* True if v is true in Python. */
 bool osh_jv_true(osh_jv v);
+/* True if a == b in Python. */
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
 /* Returns a number < 0, 0 or > 0 as a is less than, equal to or greater than b; fails if Python's <
  * fails. */
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b);
+/* True if `item in all` in Python. Fails if Python fails. */
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
 /* Returns the items for a `for` loop, or NULL if the run has failed. */
 osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
+/* Returns the name of the kind of v, for messages. */
 const char *osh_jv_type(osh_jv v);
+/* True if v is a range of Python. */
 bool osh_jv_is_range(osh_jv v);
 bool osh_jv_is_num(osh_jv v);  // true for a number or a bool
+/* Returns the value of a number or a bool. */
 double osh_jv_num(osh_jv v);
 /* Returns the value of an int, or a bool as 0 or 1. Fails for other kinds; `what` names v in the
  * message. */
 int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what);
+/* Returns the number of items or of code points. Fails for values without a length. */
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
+/* Returns the value of a JSON text [n]. */
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 /* Adds the range [begin, end) of an answer's text to the list s (jinja_run.c). */
 osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begin, size_t end);
@@ -280,6 +308,7 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
 /* Changes the case of the letters of s. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's
  * title, 'T' Python's str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
+/* Replaces the first `count` occurrences of `from` by `to`; count < 0: all of them. */
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
 /* Returns the byte position of the first `part` in s at or after byte `from`, or SIZE_MAX if there
  * is none. */
@@ -304,12 +333,19 @@ typedef struct osh_jbuiltin {
     const char *params;
     unsigned of;        // bits 1 << osh_jv_kind: kinds of objects that have the method
 } osh_jbuiltin;
+/* True if v is an argument that the call gave. */
 bool osh_jarg_given(osh_jv v);
+/* Return the filter, test or global function with this name, or NULL if there is none. */
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
 const osh_jbuiltin *osh_jtest_find(osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);
+/* Sets the members of `a` from the positional arguments `list` and the named arguments `named` by
+ * fn->params. Fails if a required argument is missing or an argument is given twice or not
+ * supported. */
 void osh_jargs_bind(osh_jrun *r, osh_jargs *a, const osh_jbuiltin *fn, osh_jv list, osh_jv named);
 osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // evaluates object.name
 osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key);  // evaluates object[key]
+/* Prints r->date by a format of strftime. Fails if the date is invalid or if a conversion is not
+ * supported. */
 osh_jv osh_jinja_strftime(osh_jrun *r, osh_jv format);
 #endif

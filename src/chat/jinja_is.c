@@ -1,4 +1,4 @@
-/* jinja_is.c - the tests of Jinja: the names that may follow `is` in an expression. */
+/* jinja_is.c - implements the tests of Jinja: the names that may follow `is` in an expression. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"

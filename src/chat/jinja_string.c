@@ -1,4 +1,5 @@
-/* jinja_string.c - functions on strings as in Python: code points, white space, cases. */
+/* jinja_string.c - implements functions on strings as in Python: code points, white space,
+ * cases. */
 #include <string.h>
 
 #include <utf8proc.h>

@@ -1,4 +1,5 @@
-/* cli.h - the commands of the program, and the functions that print help and completions. */
+/* cli.h - declares the commands of the program, and the functions that print help and
+ * completions. */
 #ifndef OSH_CLI_H
 #define OSH_CLI_H
 #include "api/api.h"
@@ -55,11 +56,13 @@ bool osh_flag_is_switch(const osh_field *f);       // true if the flag without a
 
 /* Functions of help.c, which print to stdout. */
 void osh_help_usage(void);
+/* Prints the flags of a command. */
 void osh_help_command(const command *c);
 /* Prints the help for a topic: `oneshot help TOPIC [COMMAND]`. */
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of);
 /* Writes the name of the flag, such as "max-seq-length" */
 void osh_flag_name(char to[80], const char *field);
+/* True if the help of the command lists the flag. */
 bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);

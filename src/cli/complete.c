@@ -1,6 +1,6 @@
-/* complete.c - `oneshot completion SHELL`: prints a completion script of commands, flags and
- * values, made from the tables. For the modules of a model, the script calls `oneshot completion
- * modules DIR` with the model that is on the command line. */
+/* complete.c - implements `oneshot completion SHELL`: prints a completion script of commands, flags
+ * and values, made from the tables. For the modules of a model, the script calls `oneshot
+ * completion modules DIR` with the model that is on the command line. */
 #include <stdio.h>
 #include <string.h>
 

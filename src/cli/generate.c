@@ -1,5 +1,5 @@
-/* generate.c - `oneshot generate DIR [PROMPT]`: finds the prompt, and prints each token when it is
- * generated. */
+/* generate.c - implements `oneshot generate DIR [PROMPT]`: finds the prompt, and prints each token
+ * when it is generated. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

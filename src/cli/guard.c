@@ -1,6 +1,6 @@
-/* guard.c - a process that watches a rank of a job under mpirun or srun. A killed rank cannot print
- * a message, and its launcher ends the other ranks at once. So before MPI begins, the process
- * splits into two:
+/* guard.c - starts a process that watches a rank of a job under mpirun or srun. A killed rank
+ * cannot print a message, and its launcher ends the other ranks at once. So before MPI begins, the
+ * process splits into two:
  *
  *   launcher ── guard ── rank     the guard waits; the rank does the work
  *

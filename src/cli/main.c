@@ -1,5 +1,5 @@
-/* main.c - `oneshot`: runs commands with flags from tables. Exit codes: 0 success, 1 failure, 2
- * wrong usage. Results go to stdout, everything else to stderr. */
+/* main.c - is the program `oneshot`: runs commands with flags from tables. Exit codes: 0 success, 1
+ * failure, 2 wrong usage. Results go to stdout, everything else to stderr. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* ranks.c - the start of a command that a launcher of MPI has started several times. */
+/* ranks.c - handles the start of a command that a launcher of MPI has started several times. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,7 @@ osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
  * that are not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
+/* Closes the file. Accepts NULL. */
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
 /* Lets the following calls return lines as they are in the file. Only \n ends a line, so a \r
  * before \n belongs to the line. A line may have any length. Without this call a line has at most
@@ -28,6 +29,7 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
                           bool *end);
 /* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */
 osh_status osh_lines_skip(osh_ctx *cx, osh_lines *l, bool *blank);
+/* True if the n bytes at s are white space. */
 bool osh_is_blank(const char *s, size_t n);
 typedef struct osh_place { // the position of a line, for messages
     const char *path; // view: path of the file that has the line; valid until osh_lines_close

@@ -16,6 +16,7 @@ typedef struct osh_parquet osh_parquet;
  * `column` is osh_all_columns, the caller reads all columns. Other columns are null in each row;
  * they are there so that messages can name them. */
 osh_status osh_parquet_open(osh_ctx *cx, osh_parquet **out, osh_file *file, const char *column);
+/* Frees p. Accepts NULL. */
 void osh_parquet_close(osh_ctx *cx, osh_parquet *p);
 /* Appends the next rows to `to`, each as a line. Appends nothing after the last row. */
 osh_status osh_parquet_rows(osh_ctx *cx, osh_parquet *p, osh_buf *to);

@@ -5,6 +5,7 @@
 
 /* Numbers of the codecs in Parquet files. */
 enum { OSH_PQ_PLAIN_BYTES, OSH_PQ_SNAPPY, OSH_PQ_GZIP, OSH_PQ_ZSTD = 6 };
+/* True if the program can read the codec. */
 bool osh_pq_codec_is_known(int64_t codec);
 /* Returns a name for messages, also for codecs that are not supported. */
 const char *osh_pq_codec_name(int64_t codec);

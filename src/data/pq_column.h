@@ -35,6 +35,7 @@ typedef struct osh_pq_column {
 /* Begins to read a column of a row group. The caller has set `file`, `what`, `type`, `max_rep` and
  * `max_def`. */
 void osh_pq_column_begin(osh_ctx *cx, osh_pq_column *c, const osh_pq_chunk *chunk);
+/* Frees the buffers of the column. */
 void osh_pq_column_deinit(osh_ctx *cx, osh_pq_column *c);
 /* Reads the levels of the next value into c->rep and c->def, or sets c->ended. Does nothing if
  * c->ready is true. */

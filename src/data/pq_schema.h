@@ -41,6 +41,8 @@ typedef struct osh_pq_schema {
     int64_t n_rows;
 } osh_pq_schema;
 
+/* Reads the footer and the schema of a Parquet file. `file` must outlive *s. The caller calls
+ * osh_pq_schema_deinit, also after a failure. Fails with OSH_E_FORMAT. */
 osh_status osh_pq_schema_read(osh_ctx *cx, osh_pq_schema *s, osh_file *file);
 void osh_pq_schema_deinit(osh_ctx *cx, osh_pq_schema *s);
 /* Reads row group g: its number of rows, and the chunks of its leaves [s->n_leaves]. */

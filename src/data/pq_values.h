@@ -44,6 +44,7 @@ typedef struct osh_pq_hybrid {
     uint64_t bit;   // position of the next packed value in `bits`, in bits
     const uint8_t *bits;
 } osh_pq_hybrid;
+/* Sets *v to the next value. Returns false at the end of the bytes. */
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
 /* A decoder of integers that are stored as differences of successive integers, in blocks. A block
@@ -61,7 +62,9 @@ typedef struct osh_pq_delta {
     int width;
     uint64_t last, least;
 } osh_pq_delta;
+/* Begins to decode the bytes b. Returns false if their header is wrong. */
 bool osh_pq_delta_open(osh_pq_delta *d, osh_pq_bytes b);
+/* Sets *v to the next value. Returns false if there is none. */
 bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v);
 /* Sets *end to the first byte after all values that `d` decodes. Does not change `d`. */
 bool osh_pq_delta_end(const osh_pq_delta *d, const uint8_t **end);
@@ -96,6 +99,7 @@ typedef struct osh_pq_values { // decoder of the values of a page
 /* Returns the size of a value of the type in bytes. Returns 0 if the sizes of values differ, or if
  * the type is unknown. */
 size_t osh_pq_type_bytes(int type);
+/* True if the program can decode values of this type in this encoding. */
 bool osh_pq_encoding_is_known(int type, int encoding);
 /* Begins to decode the values of a page. Resets all members of *v except `last`. */
 bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding,

@@ -29,15 +29,18 @@ typedef struct osh_thrift {
     bool short_of; // true: the bytes ended inside a value
 } osh_thrift;
 
+/* Returns a reader of the n bytes at s. It keeps views of s and `what`. */
 osh_thrift osh_thrift_of(osh_ctx *cx, const void *s, size_t n, const char *what);
 /* Reads a whole number. `type` is the type of the field or of the list's items. */
 osh_status osh_thrift_int(osh_thrift *t, int64_t *out, int type);
 /* Reads a bool field. The value of the field is its type: OSH_THRIFT_TRUE or OSH_THRIFT_FALSE. */
 osh_status osh_thrift_bool(osh_thrift *t, bool *out, int type);
 osh_status osh_thrift_binary(osh_thrift *t, const char **s, size_t *n, int type); // *s: view
+/* Skips a value of any type. */
 osh_status osh_thrift_skip(osh_thrift *t, int type);
 /* Calls `field` for each field of a struct. `field` must read or skip the value. */
 typedef osh_status (*osh_thrift_field_fn)(osh_thrift *t, void *user, int id, int type);
+/* Reads a struct with osh_thrift_field_fn. */
 osh_status osh_thrift_struct(osh_thrift *t, int type, osh_thrift_field_fn field, void *user);
 /* Calls `item` for each item of a list, with its index and type. Sets *n to the number of items; n
  * may be NULL. */

@@ -14,6 +14,7 @@ typedef struct osh_effect osh_effect;
  * `unit_of` must outlive *out (own). */
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
+/* Frees e. Accepts NULL. */
 void osh_effect_close(osh_ctx *cx, osh_effect *e);
 /* Sets *peak to an upper bound of the host bytes that osh_effect_run allocates, with the
  * allocator's overhead. */

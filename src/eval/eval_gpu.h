@@ -28,6 +28,7 @@ void osh_eval_gpu_not_ahead(osh_eval_gpu *c);
 void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c); // accepts NULL
 /* Runs both models up to the inputs of the heads, then loads the heads. */
 osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr);
+/* Returns the number of batches. */
 int64_t osh_eval_gpu_batches(const osh_eval_gpu *c);
 /* Sets *first and *n to the samples of batch b, which are [*first, *first + *n). */
 void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_t *n);

@@ -1,4 +1,4 @@
-/* eval_weights.h - the weights of an evaluation on a GPU, step by step: the subgraphs of the
+/* eval_weights.h - loads the weights of an evaluation on a GPU, step by step: the subgraphs of the
  * reference model, the subgraphs of the model, the heads of both. The weights are in one block of
  * the GPU's memory. If the block has room for two steps, the weights of the next step are read and
  * copied while the GPU works on the current step.
@@ -29,6 +29,7 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
 void osh_eval_weights_direct(osh_eval_weights *e);
 /* Turns off the prefetch; must be called before the first step. */
 void osh_eval_weights_not_ahead(osh_eval_weights *e);
+/* True if weights are prefetched. */
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
 /* Begins the next step, and overwrites the weights of the step before. Work that is put into the
  * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of

@@ -40,6 +40,8 @@ typedef struct osh_forward {
     osh_tensor **cache_zero;
 } osh_forward;
 
+/* Opens the model in the directory `model`, and merges the LoRA adapter in the directory `adapter`
+ * into it. adapter, models_dir: may be NULL. The caller frees *out with osh_forward_close. */
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *adapter, const char *models_dir);
 /* Opens a model like osh_forward_open, with the graph of the template `text` [n]. */
@@ -100,6 +102,7 @@ typedef struct osh_forward_part {
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);
+/* Returns the nodes of the part, for osh_exec_run. */
 osh_exec_span osh_forward_span(const osh_forward_part *p);
 /* Returns the weights of the nodes that run. The list is a view of f->want. */
 osh_weight_set osh_forward_weights(const osh_forward_part *p);

@@ -1,4 +1,4 @@
-/* generate.h - the job of `oneshot generate`: continues a prompt. */
+/* generate.h - declares the job of `oneshot generate`: continues a prompt. */
 #ifndef OSH_GENERATE_H
 #define OSH_GENERATE_H
 #include "match/options.h"

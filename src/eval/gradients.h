@@ -16,6 +16,7 @@ typedef struct osh_gradients osh_gradients;
 /* Prepares the measurement of gradients. `p` is the plan of a survey, a run that measures the
  * losses of candidate schemes. p->gradients must be true. `p` must outlive *out (own). */
 osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p);
+/* Frees s. Accepts NULL. */
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
 /* Sets *peak to an upper bound of the host bytes that osh_gradients_run allocates, with the
  * allocator's overhead. */

@@ -1,8 +1,8 @@
-/* owl.c - OWL: measures the outliers of each decoder layer, and chooses the layer's sparsity from
- * them (Yin et al., "Outlier Weighed Layerwise Sparsity (OWL): A Missing Secret Sauce for Pruning
- * LLMs to High Sparsity", arXiv 2310.05175), as
- * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. Each weight W_ij of a Linear
- * W [O, I] gets a score s_ij. The outliers of a layer are its weights with large scores:
+/* owl.c - implements OWL: measures the outliers of each decoder layer, and chooses the layer's
+ * sparsity from them (Yin et al., "Outlier Weighed Layerwise Sparsity (OWL): A Missing Secret Sauce
+ * for Pruning LLMs to High Sparsity", arXiv 2310.05175), as
+ * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. Each weight W_ij of a Linear W
+ * [O, I] gets a score s_ij. The outliers of a layer are its weights with large scores:
  *
  *   a_j = sum over samples of sqrt(sum over its tokens of x_j^2)     s_ij = |W_ij| a_j
  *   D = the fraction of the layer's scores that are larger than owl_m times their mean

@@ -1,4 +1,4 @@
-/* panel.h - the figures of an evaluation in a JSON file, which `oneshot compare` reads. */
+/* panel.h - stores the figures of an evaluation in a JSON file, which `oneshot compare` reads. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "base/base.h"
@@ -23,6 +23,7 @@ typedef struct osh_panel {
     double reference_perplexity, kl_mean, kl_p99, top1;
 } osh_panel;
 
+/* Writes the panel as JSON to the file `path`. An older file is overwritten. */
 osh_status osh_panel_write(osh_ctx *cx, const char *path, const osh_panel *p);
 /* Reads a panel. Fails with OSH_E_FORMAT if the file is not a panel or lacks a figure. */
 osh_status osh_panel_read(osh_ctx *cx, osh_panel *p, const char *path);

@@ -1,4 +1,4 @@
-/* sweep.c - the progress of a measurement that runs a model subgraph by subgraph. */
+/* sweep.c - reports the progress of a measurement that runs a model subgraph by subgraph. */
 #include "eval/sweep.h"
 
 #include "budget/cost.h"

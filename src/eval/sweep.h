@@ -1,5 +1,5 @@
-/* sweep.h - the progress of a measurement that runs a model subgraph by subgraph: the remaining
- * time and the rate, from the work of budget/cost.h. */
+/* sweep.h - reports the progress of a measurement that runs a model subgraph by subgraph: the
+ * remaining time and the rate, from the work of budget/cost.h. */
 #ifndef OSH_SWEEP_H
 #define OSH_SWEEP_H
 #include "eval/forward.h"

@@ -1,4 +1,4 @@
-/* gpu.h - the table of kinds of devices, and sizes for the memory of a GPU.
+/* gpu.h - declares the table of kinds of devices, and sizes for the memory of a GPU.
  *
  * The memory of a device is one arena (tensor/device.h). One stream executes all work in order. So
  * a call may free its scratch before the GPU has used it: later work cannot overwrite the scratch

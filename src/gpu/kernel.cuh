@@ -1,5 +1,5 @@
-/* kernel.cuh - macros and functions that all kernels use: launches, conversions of 16-bit floats,
- * sums and maxima in a fixed order.
+/* kernel.cuh - defines macros and functions that all kernels use: launches, conversions of 16-bit
+ * floats, sums and maxima in a fixed order.
  *
  * Every kernel can also run on the emulated GPU of the tests (tests/play), which runs one block at
  * a time and its threads as fibers. So every kernel is launched with OSH_LAUNCH and declares

@@ -1,5 +1,5 @@
-/* sizes.c - sizes of the scratch for inverse triangles (triangle.cu). Every binary has these
- * functions, because `oneshot plan` plans the memory of a GPU on machines without one. */
+/* sizes.c - computes the sizes of the scratch for inverse triangles (triangle.cu). Every binary has
+ * these functions, because `oneshot plan` plans the memory of a GPU on machines without one. */
 #include "gpu/gpu.h"
 
 size_t osh_triangle_room(int64_t n)

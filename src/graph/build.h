@@ -74,6 +74,8 @@ typedef struct osh_wanted_weight {
     const int64_t *shape;
     bool whole_numbers; // true if the elements of the tensor are whole numbers (I32 or I64)
 } osh_wanted_weight;
+/* Finds a weight and adds it to the graph. Sets *index to its index. Fails if it is missing or has
+ * another shape or dtype. */
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
 /* Adds a table [V, width] whose rows are in several tensors <module>.<leaf>. In `leaf`, the number
  * of the tensor (0, 1, 2 ...) replaces {s}. V is the sum of the rows of these tensors. */

@@ -21,6 +21,7 @@ typedef struct osh_counting { // a rule that selects rows of a value
 osh_status osh_counted_new(osh_ctx *cx, osh_counted *out, const osh_tensor *x,
                            const osh_tensor *original, const osh_batch *b,
                            const osh_counting *which);
+/* Frees the tensors of *c. */
 void osh_counted_deinit(osh_ctx *cx, osh_counted *c);
 /* Returns an upper bound of the host bytes of an osh_counted, with the allocator's overhead.
  * row_bytes: bytes of one row. original: true if rows of the original model are copied, too. */

@@ -14,6 +14,7 @@ typedef struct osh_device_peaks osh_device_peaks;
 /* Makes an object that predicts peaks for the graph g. *out keeps a view of g, so g must outlive
  * *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
+/* Frees p. Accepts NULL. */
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
 /* Walks over the nodes of `s` and makes the list of steps, which osh_device_peaks_at uses until the
  * next walk. Ignores in->lent. */

@@ -19,6 +19,7 @@ typedef struct osh_weights {
      * has the whole tables */
     const osh_checkpoint *rows;
 } osh_weights;
+/* Makes an object without loaded weights. The caller frees *out with osh_weights_free. */
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
 /* Returns the number of bytes of the arrays `w` and `host` without the tensors, with the
@@ -47,6 +48,7 @@ bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weig
  * NULL if the weight is computed when it is read, or if its checksum must be recorded. */
 const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
                                        const osh_checkpoint *ck, int weight);
+/* Reads or computes a weight. The caller owns *out, which is in host memory. */
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
 /* Returns the number of bytes of the weight after loading, with the allocator's overhead. */
@@ -55,6 +57,7 @@ size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight
  * the weight from the checkpoint first. Without a device, w[weight] becomes the loaded tensor. */
 osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int weight);
+/* Frees the weights of n_nodes nodes from first_node on, on the device and in host memory. */
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
                          int n_nodes);
 
@@ -87,6 +90,8 @@ typedef struct osh_batch_rows { // views of the token ids of a batch
     const int64_t *offsets; // [n + 1]: offsets in `ids` of the n samples of the batch
     int64_t n;
 } osh_batch_rows;
+/* Makes a batch with the ids of `rows` on the device d (NULL: host). The ids must outlive the
+ * batch. The caller frees *out with osh_batch_free. */
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
                             const osh_batch_rows *rows);
 /* Frees those values of the batch that are in the range `of`. Also frees the batch's ids and
@@ -108,8 +113,10 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 /* Memory for nodes that run sample by sample: one batch of one sample for each thread. One object
  * serves many calls of osh_exec_run, one after the other. */
 typedef struct osh_lanes osh_lanes;
+/* Makes the memory, one lane for each thread of cx. The caller frees *out with osh_lanes_free. */
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
+/* Returns the number of bytes of lanes without values, with the allocator's overhead. */
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
 
 typedef struct osh_exec_hooks {
@@ -151,6 +158,7 @@ typedef struct osh_exec_span {
      * output v only if seen[v] is true. The hook linear_input is not called for gate and up. */
     bool joins;
 } osh_exec_span;
+/* Returns s->of, or the range of all values of the graph if s->of is {0, 0}. */
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
 /* Runs the nodes of `s` on the batch. After that, only values v exist for which s->keep[v] is true.
  * If `check` is true, a non-finite output is an error that names the module and the sample. On a

@@ -1,5 +1,5 @@
-/* graph.h - the op graph of a model: modules, values (edges), nodes (ops) and weights. The graph is
- * built from a template models/<name>.json and from config.json. */
+/* graph.h - declares the op graph of a model: modules, values (edges), nodes (ops) and weights. The
+ * graph is built from a template models/<name>.json and from config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
 #include <string.h>
@@ -153,8 +153,10 @@ typedef struct osh_graph_faults {
 } osh_graph_faults;
 osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults,
                            const osh_checkpoint *ck, const char *models_dir);
+/* Frees the graph. Accepts NULL. */
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // sets first_use and last_use of every value
+/* True if there is a template for the architecture. */
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
 /* Sets *yes to true if loaders read all experts of an unquantized layer from one tensor. This is so
  * if the text model's template has the key "stacked". */

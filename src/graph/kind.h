@@ -24,6 +24,7 @@ typedef struct osh_kinds { // properties of one checkpoint that decide the kinds
     int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
+/* Sets *k from the config of `ck`, which must outlive *k. */
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 /* Returns the kind of the module `name` (n bytes) with a weight [O, I]. Sets *why (a view) to the
  * reason why the module may not be a Linear. Sets *why to NULL if it certainly is a Linear. */

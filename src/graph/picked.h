@@ -23,6 +23,7 @@ typedef struct osh_picked_ids {
  * tensor and the element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
+/* Frees the rows. */
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
 /* Returns the number of table rows that the node reads for one token. */
 int64_t osh_picked_each(const osh_graph *g, const osh_node *n);

@@ -53,10 +53,12 @@ typedef struct osh_expert_rows { // the rows of a batch that are routed to an ex
  * initialize *r to {0}. */
 osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g, int combine,
                             const osh_tensor *route, const osh_seqs *seqs);
+/* Frees the lists and the copies of rows. */
 void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
 /* Copies the rows r->rows of x to r->x[k]. value: index of the value x. */
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
                              const osh_tensor *x);
+/* Writes the rows of an expert to their rows of `to` [N, D]. Other rows do not change. */
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
 /* Returns an upper bound of the extra bytes of a node of an expert, for a batch of n_tokens tokens,
  * with the allocator's overhead. The inputs and outputs of the node are not counted. */

@@ -36,11 +36,13 @@ typedef struct osh_template {
  * templates; models_dir may be NULL. Sets *out to NULL if no template is for this architecture. */
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,
                              const char *models_dir);
+/* Parses the JSON text [n] of a template. The caller frees *out with osh_template_free. */
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
 /* Completes a template with the key "extends". Replaces its content by the content of the other
  * template, with the changes that this template describes. */
 osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir);
+/* Frees a template. Accepts NULL. */
 void osh_template_free(osh_ctx *cx, osh_template *t);
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                    const osh_template *tpl, osh_graph_faults *faults); // in build.c
@@ -76,6 +78,7 @@ osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const os
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
                          const cJSON *expr); // expr: number, bool or text such as "a*b/2+sqrt(c)"
+/* Sets *out to the value of a name of the template. Fails if the name is unknown. */
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
                          int64_t min); // *out: whole number from `min` to 2^40

@@ -19,6 +19,7 @@ enum { OSH_HTTP_BYTES = 2 << 20, OSH_HTTP_BODY_BYTES = 256 << 10 };
 /* Makes the object for connections. A request ends early if *stop becomes true or the job is
  * interrupted. `stop` may be NULL. */
 osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const atomic_bool *stop);
+/* Closes the connections. Accepts NULL. */
 void osh_http_close(osh_ctx *cx, osh_http *http);
 
 typedef struct osh_http_reply {
@@ -32,10 +33,12 @@ typedef struct osh_http_reply {
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
     size_t n_body;       // number of bytes in `body` or in `long_body`
 } osh_http_reply;
+/* Frees the strings, the buffers and the file of a reply, and sets *r to zero. */
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
 /* Returns the value of a header without white space around it (a view of r), and its length in *n.
  * If there are several headers of this name, returns the last. *n is 0 if there is none. */
 const char *osh_http_header(const osh_http_reply *r, const char *name, size_t *n);
+/* True if the header of the reply has exactly this value. */
 bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *value);
 
 typedef struct osh_http_request {
@@ -51,6 +54,9 @@ typedef struct osh_http_request {
     osh_status (*take)(osh_ctx *cx, void *user, const void *p, size_t n);
     void *user;
 } osh_http_request;
+/* Requests q->url. Clears *r first and fills it with the answer, also if the status is an error. If
+ * no answer arrives, r->status is 0 and r->why says why. Fails for a URL that is not http, for a
+ * bad certificate, and if a callback fails. */
 osh_status osh_http_get(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_http_request *q);
 
 /* True if both addresses have the same host name and port. */

@@ -24,6 +24,8 @@ typedef struct osh_hub { // settings from the environment
     bool no_links;  // true if HF_HUB_DISABLE_SYMLINKS is set: snapshots contain files, not links
     osh_env_fn env; // function that returns other environment variables: proxies, certificates
 } osh_hub;
+/* Reads the settings of the Hub from the variables that `env` returns, such as HF_HOME and
+ * HF_TOKEN. The caller frees *out with osh_hub_close. */
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env);
 void osh_hub_close(osh_ctx *cx, osh_hub *hub);
 
@@ -37,6 +39,7 @@ typedef struct osh_hub_name { // parts of a name "org/name@revision"
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
 /* Sets *id (own) to "org/name" if the path is the path of a snapshot in the cache, else to NULL. */
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
+/* Frees the strings of *name. */
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true if the text is 40 hex digits
 /* True if the path of a file in a repository cannot lead out of a directory: it is relative, and

@@ -31,6 +31,7 @@ typedef struct osh_mark {
 } osh_mark;
 /* Reads the mark of a snapshot. A mark with wrong content counts as `open`. */
 osh_status osh_mark_read(osh_ctx *cx, osh_mark *out, const char *repo, const char *commit);
+/* Frees the text of the mark. */
 void osh_mark_deinit(osh_ctx *cx, osh_mark *m);
 /* Sets *f to the next file of the list. f->path is a view of m. Returns false after the last
  * file. */

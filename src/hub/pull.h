@@ -18,6 +18,7 @@ typedef struct osh_hub_tree {
 /* Asks the Hub for the current commit of the revision and for the list of files of this commit. */
 osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, const osh_hub *hub,
                             const osh_hub_name *name);
+/* Frees the list of files. */
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
 /* Returns the file of the list t with this path (a view), or NULL if the list does not have the
  * file. */
@@ -78,6 +79,7 @@ osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const os
  * fetch. */
 osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, bool *did);
 bool osh_hub_fetch_has_parts(const osh_hub_file *f); // true if several threads can fetch the file
+/* Sets *out (own) to the address of the file f on the Hub. */
 osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f);
 /* Downloads the header of the safetensors file f and writes a file with only the header
  * (headers.c). */

@@ -18,6 +18,9 @@ typedef struct osh_hub_rows { // a request for rows of a data set
     bool system_first;
     int64_t most;            // largest number of rows; 0: all rows of the splits
 } osh_hub_rows;
+/* Writes the rows of a data set of the Hub to the file `path` in hub->home, one JSON line for each
+ * row. Writes under a temporary name first, so `path` never names an incomplete file. Fails if the
+ * splits have no row. */
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows);
 

@@ -65,9 +65,11 @@ typedef struct osh_checkpoint {
  * model, fails (ckpt_files.h). A tensor is an error if it is only in the index, only in a shard, or
  * in two shards. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
+/* Frees the checkpoint. Accepts NULL. */
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
+/* Reads the whole tensor t, with its changes, to the memory `to`. */
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t);
 /* Loads a tensor in the dtype of the file. The caller owns *out. Fails if no tensor has this name,
@@ -109,6 +111,7 @@ osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
  * tensor during the call (ckpt_changes.c). */
 osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                  const osh_fold_rule *r);
+/* True if osh_checkpoint_change was called for the tensor. */
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
 /* A step that changes a tensor. Steps are added before any tensor is read. The result of each step
  * is rounded to the tensor's dtype. In a 1-D tensor each element is a row. */
@@ -150,6 +153,7 @@ void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by 
  * several parts must record the tensor's checksum with osh_checkpoint_saw. Two reads of a tensor
  * must give the same checksum (ckpt_sums.c). */
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck);
+/* Ends the recording, and forgets the checksums. */
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* Records the checksum of a tensor. Any thread may call this function. Fails if a different
  * checksum of the tensor was recorded before. */
@@ -208,6 +212,7 @@ void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by os
  * oneshot.log and oneshot-*. It does not have files that describe the source's quantization
  * (hf_quant.h). `ck` may have only the member `dir`; then no file counts as a shard. */
 #define OSH_README_NAME "README.md"
+/* Sets *names (own, strings own) to the names of these files, and *n to their number. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

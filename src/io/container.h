@@ -1,8 +1,8 @@
-/* container.h - files that contain tensors. A container kind is a file format, a row of the table
- * in container.c. The functions of the row read the entries of a file and lay out a new file. All
- * other code uses entries and does not know the format. A new kind is one file and one row of the
- * table. An osh_container does not keep its file open, so a checkpoint may have more shards than a
- * process may have file descriptors. */
+/* container.h - reads files that contain tensors. A container kind is a file format, a row of the
+ * table in container.c. The functions of the row read the entries of a file and lay out a new file.
+ * All other code uses entries and does not know the format. A new kind is one file and one row of
+ * the table. An osh_container does not keep its file open, so a checkpoint may have more shards
+ * than a process may have file descriptors. */
 #ifndef OSH_CONTAINER_H
 #define OSH_CONTAINER_H
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* container_impl.h - members of an osh_container, for the files that read a format. */
+/* container_impl.h - declares the members of an osh_container, for the files that read a format. */
 #ifndef OSH_CONTAINER_IMPL_H
 #define OSH_CONTAINER_IMPL_H
 #include "io/container.h"

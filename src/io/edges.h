@@ -8,6 +8,7 @@
 #include "base/file.h"
 
 typedef struct osh_edges osh_edges;
+/* Allocates *out, which the caller frees with osh_edges_free. */
 osh_status osh_edges_new(osh_ctx *cx, osh_edges **out);
 void osh_edges_free(osh_ctx *cx, osh_edges *e);
 size_t osh_edges_bytes(void); // returns the bytes of an osh_edges, with the allocator's overhead

@@ -76,6 +76,8 @@ typedef struct osh_hf_config {
     cJSON *quantization_json;
 } osh_hf_config;
 
+/* Reads config.json in the directory `dir`. The caller frees *out with osh_hf_config_close. Fails
+ * with OSH_E_FORMAT if the file is not a JSON object or has a wrong value. */
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
 void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
 /* Gets the number or bool `key` of config.json; a bool is 0 or 1. *found is false if the key is

@@ -1,4 +1,5 @@
-/* journal.h - an append-only file of checksummed records, locked by one process at a time.
+/* journal.h - declares the journal: an append-only file of checksummed records, locked by one
+ * process at a time.
  *
  *   file    "OSHJRNL1" record record ...
  *   record  | u32 payload bytes | u32 type | u64 number | payload | u64 XXH3 |      little-endian
@@ -27,9 +28,11 @@ osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
 /* True if the path still names the file that this journal has open. */
 bool osh_journal_is_at(const osh_journal *j, const char *path);
+/* Closes the file, which releases the lock. Accepts NULL. */
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
 /* Returns the number of records that osh_journal_open has read. */
 int64_t osh_journal_count(const osh_journal *j);
+/* Returns record i of these (a view of j). */
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 /* Returns the number of bytes after the last valid record when the journal was opened. */
 int64_t osh_journal_damaged(const osh_journal *j);
@@ -53,6 +56,7 @@ typedef struct osh_reader {
     size_t left;
     bool bad; // true if the payload ended inside a value; all later reads return 0
 } osh_reader;
+/* The next functions read or append little-endian numbers. */
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);
 double osh_read_f64(osh_reader *r);
@@ -61,5 +65,6 @@ const char *osh_read_text(osh_reader *r, size_t *n);
 osh_status osh_put_u64(osh_ctx *cx, osh_buf *b, uint64_t v);
 osh_status osh_put_u32(osh_ctx *cx, osh_buf *b, uint32_t v);
 osh_status osh_put_f64(osh_ctx *cx, osh_buf *b, double v);
+/* Appends a u32 length and the bytes of s, without its NUL. */
 osh_status osh_put_text(osh_ctx *cx, osh_buf *b, const char *s);
 #endif

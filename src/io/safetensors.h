@@ -1,4 +1,4 @@
-/* safetensors.h - the container kind safetensors. */
+/* safetensors.h - declares the container kind safetensors. */
 #ifndef OSH_SAFETENSORS_H
 #define OSH_SAFETENSORS_H
 #include "io/container.h"
@@ -6,6 +6,8 @@
 #define OSH_SAFETENSORS_SINGLE "model.safetensors" // name of a checkpoint's only file
 #define OSH_SAFETENSORS_INDEX "model.safetensors.index.json"
 
+/* Reads the header of c->path and sets the members of c that describe the file. Fails with
+ * OSH_E_FORMAT unless each byte of the file belongs to the header or to one tensor. */
 osh_status osh_safetensors_read(osh_ctx *cx, osh_container *c);
 /* Sorts the list of entries as the safetensors library does: by dtype, then by bytes of the name.
  * Sets *header to the 8-byte length, the JSON and the padding. */

@@ -14,6 +14,7 @@ static const double OSH_DENSE_MUCH = 0.1;
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 /* Writes a module's name to b, with * in place of its numbers: "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);
+/* Frees the list of dense modules. */
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
 /* Appends a warning, without a newline, if p->dense_share is larger than OSH_DENSE_MUCH. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);

@@ -13,6 +13,7 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 typedef struct osh_globals osh_globals;
 /* Makes an object for the Linears of p. Sets *out to NULL if no Linear has a global scale. */
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p);
+/* Frees g. Accepts NULL. */
 void osh_globals_free(osh_ctx *cx, osh_globals *g);
 /* Finds the largest magnitudes in the weights of the n Linears, and of all Linears that share a
  * global scale with one of them. Then computes their global scales. Skips magnitudes that are known

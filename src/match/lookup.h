@@ -8,6 +8,7 @@
 /* The Linears with indices [first, end). */
 typedef struct osh_span { int first, end; } osh_span;
 
+/* Returns the Linears of the nodes [node, node + n_nodes). */
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
 /* The four functions below iterate over the Linears that read a value, or that use a weight of the

@@ -51,6 +51,7 @@ typedef struct osh_other_names {
     const cJSON *dense; // view: entries for dense modules outside of towers; NULL: none
 } osh_other_names;
 
+/* Returns the entries of the family of `c`, as views of its records. */
 osh_other_names osh_modules_other_names(const osh_hf_config *c);
 /* Lists the modules of the source. The caller must call osh_modules_deinit, even after a
  * failure. */
@@ -65,5 +66,6 @@ osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules
 /* Infers the format of each group and the format at the top level. Then prints the
  * quantization_config of the output. */
 osh_status osh_match_config(osh_ctx *cx, osh_matching *p);
+/* Fails if vLLM does not accept the schemes of the modules (`--target vllm`). */
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 #endif

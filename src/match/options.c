@@ -1,5 +1,5 @@
-/* options.c - the tables of options, with one row for each flag of a command. The command-line
- * parser, --help and the man page read these tables. */
+/* options.c - defines the tables of options, with one row for each flag of a command. The
+ * command-line parser, --help and the man page read these tables. */
 #include "base/near.h"
 #include "match/options.h"
 

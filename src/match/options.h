@@ -110,6 +110,7 @@ int64_t osh_samples_asked(const osh_options *o);
  * set several times.) If NULL, the last value counts. */
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value);
+/* Sets one option of `oneshot`, like osh_argument_set without `given`. */
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 /* Arguments of LLM Compressor's oneshot() that this program does not have. `values` in a row lists
  * the values that this program accepts, because they change nothing (NULL: all values, "": none).

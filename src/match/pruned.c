@@ -1,5 +1,5 @@
-/* pruned.c - finds the Linears that pruning modifiers match. As in LLM Compressor (sgpt_base.py),
- * the targets name modules, and every Linear inside of such a module is pruned. If the sparsity is
+/* pruned.c - finds the Linears that pruning modifiers match. The targets name modules, and every
+ * Linear inside of such a module is pruned, as in LLM Compressor (sgpt_base.py). If the sparsity is
  * a list, it has one value for each module that the targets name, in the order of the model. */
 #include "match/pruned.h"
 

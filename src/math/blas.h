@@ -1,6 +1,7 @@
-/* blas.h - the functions of OpenBLAS that the program calls: matrix products and LAPACK. The first
- * matrix product opens OpenBLAS, so a job without matrix products does not load the library's 35 MB
- * of code. OpenBLAS reads the environment variable OPENBLAS_CORETYPE when it is opened. */
+/* blas.h - declares the functions of OpenBLAS that the program calls: matrix products and LAPACK.
+ * The first matrix product opens OpenBLAS, so a job without matrix products does not load the
+ * library's 35 MB of code. OpenBLAS reads the environment variable OPENBLAS_CORETYPE when it is
+ * opened. */
 #ifndef OSH_BLAS_H
 #define OSH_BLAS_H
 #include "base/base.h"

@@ -1,4 +1,4 @@
-/* gemm.h - f32 products of row-major matrices on one thread, by OpenBLAS.
+/* gemm.h - computes f32 products of row-major matrices on one thread, by OpenBLAS.
  *
  * The last bits of a product depend on m, n and k. So callers cut rows into tiles whose size
  * depends only on one sample, and not on the batch. */

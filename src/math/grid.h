@@ -1,5 +1,5 @@
-/* grid.h - number grids. A grid has the values that codes represent before a zero point and a scale
- * are applied.
+/* grid.h - declares number grids. A grid has the values that codes represent before a zero point
+ * and a scale are applied.
  *
  *   int4      -8 ... 7, whole numbers
  *             {.lo = -8, .hi = 7, .bits = 4}

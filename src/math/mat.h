@@ -1,4 +1,5 @@
-/* mat.h - views of row-major f32 matrices for matrix products. Row i begins at p + i * ld. */
+/* mat.h - defines views of row-major f32 matrices for matrix products. Row i begins at p + i *
+ * ld. */
 #ifndef OSH_MAT_H
 #define OSH_MAT_H
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* span.c - vector loops over one row (span) of values. Each loop has one function body, which is
- * compiled twice: for the lowest instruction set of the build, and for AVX2. */
+/* span.c - implements vector loops over one row (span) of values. Each loop has one function body,
+ * which is compiled twice: for the lowest instruction set of the build, and for AVX2. */
 #include "math/span.h"
 #include "base/elementary.h"
 #include "base/isa.h"

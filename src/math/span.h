@@ -1,4 +1,5 @@
-/* span.h - vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same bytes.
+/* span.h - declares vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same
+ * bytes.
  *
  * n: length of a row, a multiple of 8. The caller adds padding. dt: the compute dtype. The
  * functions round values to dt at the points where transformers rounds them. */
@@ -8,6 +9,7 @@
 
 typedef enum { OSH_ACT_SILU, OSH_ACT_GELU, OSH_ACT_GELU_TANH } osh_act_kind;
 
+/* Rounds x [n] to dt. The results are stored as f32. */
 void osh_span_round(float *x, int64_t n, osh_dtype dt);
 void osh_span_add(float *x, const float *y, int64_t n); // x += y
 /* Computes gate = act(gate) * up. act(gate) is rounded to dt, but the product is not rounded. */
@@ -34,6 +36,7 @@ void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64
 /* Sets s and c to the sines and the cosines of the angles, each rounded once to f32. Each |angle|
  * must be below 5e8. */
 void osh_span_sincos(float *s, float *c, const double *angle, int64_t n);
+/* Returns the largest element of x [n]. */
 float osh_span_max(const float *x, int64_t n);
 float osh_span_sum_exp(const float *x, int64_t n, float max); // returns the sum of e^(x[i] - max)
 /* Returns the sum of e^(r[i] - max) (r[i] - x[i]), a term of the KL divergence from r to x. */

@@ -1,11 +1,11 @@
-/* span512.c - vector loops over one row in BF16 precision with AVX-512. The results have the same
- * bytes as those of span.c.
+/* span512.c - implements vector loops over one row in BF16 precision with AVX-512. The results have
+ * the same bytes as those of span.c.
  *
- * As in span.c, a row has eight partial sums. Of each vector of 16 values, the first eight values
- * are added to the partial sums, then the last eight. If the last vector of a row has only eight
- * values, it is loaded and stored with a mask. Other vectors have no mask, because a load after a
- * masked store to the same address is slow. As in span.c, no function uses a fused multiply-add
- * (vec.h says why). */
+ * A row has eight partial sums, as in span.c. The first eight values of each vector of 16 are added
+ * to the partial sums, then the last eight. If the last vector of a row has only eight values, it
+ * is loaded and stored with a mask. Other vectors have no mask, because a load after a masked store
+ * to the same address is slow. No function uses a fused multiply-add, as in span.c (vec.h says
+ * why). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/softmax512.h"

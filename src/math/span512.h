@@ -1,5 +1,5 @@
-/* span512.h - AVX-512 versions of those loops of span.h that take the most time in a BF16 model.
- * They give the same bytes as the loops of span.h. */
+/* span512.h - declares AVX-512 versions of those loops of span.h that take the most time in a BF16
+ * model. They give the same bytes as the loops of span.h. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/softmax512.h"
@@ -16,6 +16,7 @@ void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
 bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);
 bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
+/* Does the work of osh_span_rms_norm with dt OSH_BF16. */
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
 /* Does the work of osh_span_softmax. If the instruction set in use has AVX-512, dt may also be
  * F32. */

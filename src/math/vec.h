@@ -1,5 +1,5 @@
-/* vec.h - functions on vectors of eight f32 lanes, in the compiler's vector extension. SSE2 and
- * AVX2 run the same source, and so give the same bytes.
+/* vec.h - defines functions on vectors of eight f32 lanes, in the compiler's vector extension. SSE2
+ * and AVX2 run the same source, and so give the same bytes.
  *
  * No function uses a fused multiply-add: SSE2 has none, and the code for SSE2 and AVX2 must round
  * in the same way. Vectors are passed by pointer, because the call convention for vectors by value

@@ -1,6 +1,6 @@
-/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: they optimize codes so that the
- * output of a layer stays close to a target. solver/ada.h has the formulas. The arguments are those
- * of AMD Quark's fast fine-tuning and of LLM Compressor.
+/* ada.c - implements AdaRoundModifier, AdaQuantModifier and AutoRoundModifier, which optimize codes
+ * so that the output of a layer stays close to a target. solver/ada.h has the formulas. The
+ * arguments are those of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
  * X is the input of a Linear in the quantized model, and X0 is the same input in the original
  * model. Learning by Linear needs H = X^T X, the statistic of GPTQ. With target 'original' it also

@@ -1,4 +1,4 @@
-/* ada.h - the arguments of AdaRoundModifier, AdaQuantModifier and AutoRoundModifier, which
+/* ada.h - declares the arguments of AdaRoundModifier, AdaQuantModifier and AutoRoundModifier, which
  * ada_keys.c reads and ada.c uses. This header is only for src/modifiers. */
 #ifndef OSH_ADA_MODIFIER_H
 #define OSH_ADA_MODIFIER_H
@@ -65,5 +65,6 @@ bool osh_ada_is_nearest(const osh_modifier *m);
  * steps near their ends. Ranges of MX are not learned, because an MX scale can only change by a
  * factor of two. */
 bool osh_ada_learns_range(const osh_modifier *m, const osh_q_args *q);
+/* True if m learns scales. */
 bool osh_ada_learns_scales(const osh_modifier *m);
 #endif

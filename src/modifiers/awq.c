@@ -1,6 +1,6 @@
-/* awq.c - AWQModifier: Lin et al., "AWQ: Activation-aware Weight Quantization for On-Device LLM
- * Compression and Acceleration" (arXiv 2306.00978), with the grid and the arguments of
- * llmcompressor/modifiers/transform/awq/base.py. awq_search.c has the search. */
+/* awq.c - implements AWQModifier: Lin et al., "AWQ: Activation-aware Weight Quantization for
+ * On-Device LLM Compression and Acceleration" (arXiv 2306.00978), with the grid and the arguments
+ * of llmcompressor/modifiers/transform/awq/base.py. awq_search.c has the search. */
 #include "modifiers/awq.h"
 #include "modifiers/mappings.h"
 

@@ -1,6 +1,6 @@
-/* experts.c - REAPPruningModifier: Lasby et al., "REAP the Experts: Why Pruning Prevails for
- * One-Shot MoE Compression" (arXiv 2510.13999), as in llmcompressor/modifiers/pruning/reap. In each
- * layer with E experts, int(sparsity E) experts are removed. These are the experts j with the
+/* experts.c - implements REAPPruningModifier: Lasby et al., "REAP the Experts: Why Pruning Prevails
+ * for One-Shot MoE Compression" (arXiv 2510.13999), as in llmcompressor/modifiers/pruning/reap. In
+ * each layer with E experts, int(sparsity E) experts are removed. These are the experts j with the
  * smallest mean of g_j |f_j(x)| over the tokens x that the router sends to j. g_j is the routing
  * weight of expert j, and f_j(x) is its output. eval/experts.c measures the means. The result is
  * written to the recipe as the key `retained`. */

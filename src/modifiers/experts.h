@@ -1,5 +1,5 @@
-/* experts.h - the arguments of REAPPruningModifier, which removes experts. src/rewrite/experts.c
- * removes them from the model. */
+/* experts.h - declares the arguments of REAPPruningModifier, which removes experts.
+ * src/rewrite/experts.c removes them from the model. */
 #ifndef OSH_MODIFIERS_EXPERTS_H
 #define OSH_MODIFIERS_EXPERTS_H
 #include "modifiers/modifier.h"

@@ -1,5 +1,5 @@
-/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), as in
+/* gptq.c - implements GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for
+ * Generative Pre-trained Transformers" (arXiv 2210.17323), as in
  * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. The reference multiplies the Hessian H =
  * X^T X by 2/n, which has no effect except in dead columns. The steps for the Linears that read one
  * input X:

@@ -69,6 +69,7 @@ typedef struct osh_gptq_job { // arrays that the solve of one job needs
 /* Returns the number of scales of a row of a weight with I columns. */
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 
+/* Frees the arrays of f. */
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 /* Sets perm, dead, diag, mean and ladder of f; f->I must be set. diag [I]: diagonal of H, columns
  * as in the checkpoint.
@@ -91,10 +92,13 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
  * not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
+/* Returns the number of bytes of scratch of osh_gptq_costs. */
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- calls for the jobs of one input ---- */
 
+/* True if the recipe has `target: original`: the solve aims at the outputs of the original weights.
+ *  */
 bool osh_gptq_is_original(const osh_gptq *g);
 /* True if the columns of the job are solved in the order of the descending diagonal of H. False if
  * they are solved in the order of the checkpoint. */
@@ -105,7 +109,7 @@ bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
  * (osh_gptq_together). */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
 /* Returns the end of the range of jobs for the next call on a device. The range begins with job
- * number `from`. Of its jobs, the call solves those that can be solved together with jobs[lead]
+ * number `from`. The call solves the jobs of the range that can be solved together with jobs[lead]
  * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
 /* One call on a device. It solves those of the jobs [from, end) that can be solved together with
@@ -157,12 +161,16 @@ typedef struct osh_gptq_gathered {
 
 /* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
+/* Returns the rule of the key `tune`, as a view of m. m must be a GPTQModifier. */
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
 /* Reads the keys scale_search, refine and tune of GPTQModifier. Sets *known to false for any other
  * key. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
+/* Sets the options of quality "best". */
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
+/* Returns the name of step k: "solve" for step 0, which is the column loop, or the name of a refine
+ * step. */
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
 /* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet; later
  * keep_factored of gptq_ladder.c writes the damped diagonal to f->h. */

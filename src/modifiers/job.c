@@ -1,5 +1,5 @@
-/* job.c - functions for the jobs of all solvers. They compute the error of a quantized weight, and
- * the sizes of results. */
+/* job.c - implements functions for the jobs of all solvers. They compute the error of a quantized
+ * weight, and the sizes of results. */
 #include "modifiers/job.h"
 #include "quant/format.h"
 #include "quant/observer.h"

@@ -105,6 +105,7 @@ struct osh_linear_job { // one Linear to quantize or prune
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: data for the function `done`
 };
+/* Calls j->done, if there is such a function, and returns its status. */
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 /* True if a[k] and b[k] have the same shapes, dtypes and schemes for all k < n. Solving the jobs of
  * `a` then needs as much memory as solving those of `b`. */
@@ -140,6 +141,8 @@ size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
  * are rounded to the member `dtype` of the result. It is the dtype of the scales, or F32 if the
  * scales are FP8. j->params must be set. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
+/* Returns the number of bytes of the codes: one per code, or packed words (quant/format.h) if
+ * `packed` is true. */
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 /* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);

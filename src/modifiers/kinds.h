@@ -1,5 +1,5 @@
-/* kinds.h - the kinds of modifiers. A kind is a small table of functions; the row of a modifier
- * (modifier.h) points to the tables of the kinds that it has:
+/* kinds.h - lists the kinds of modifiers. A kind is a small table of functions; the row of a
+ * modifier (modifier.h) points to the tables of the kinds that it has:
  *
  *   solver      changes the weights of Linears; quantizers and pruners are solvers, too
  *   quantizer   its solver returns codes

@@ -11,5 +11,6 @@
  * change. */
 osh_status osh_mappings_read(osh_ctx *cx, osh_mapping **out, size_t *n, const osh_yaml *v,
                              const char *what);
+/* Frees the list and its n mappings. */
 void osh_mappings_free(osh_ctx *cx, osh_mapping *m, size_t n);
 #endif

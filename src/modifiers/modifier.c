@@ -1,5 +1,5 @@
-/* modifier.c - the table of modifiers, and functions for all modifiers: they return properties of a
- * modifier, and match modules. */
+/* modifier.c - defines the table of modifiers, and functions for all modifiers: they return
+ * properties of a modifier, and match modules. */
 #include "modifiers/modifier.h"
 
 #include <string.h>

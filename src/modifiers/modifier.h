@@ -1,11 +1,10 @@
-/* modifier.h - the modifiers of a recipe. None of them changes the forward pass.
- * A quantizer or a pruner declares which statistics of a Linear's input it needs. It converts
- * weights to codes when the statistics are complete.
- * A transform computes a factor for each channel of a layer's output. Before quantization, the
- * weights of the layer are divided by the factors. The weights of the Linears that read the output
- * are multiplied by them.
- * A new modifier needs a file src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`,
- * and a row in modifiers.def. */
+/* modifier.h - declares the modifiers of a recipe. None of them changes the forward pass. A
+ * quantizer or a pruner declares which statistics of a Linear's input it needs. It converts weights
+ * to codes when the statistics are complete. A transform computes a factor for each channel of a
+ * layer's output. Before quantization, the weights of the layer are divided by the factors. The
+ * weights of the Linears that read the output are multiplied by them. A new modifier needs a file
+ * src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
+ * modifiers.def. */
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
 #include "base/field.h"
@@ -132,6 +131,7 @@ static inline osh_asks osh_modifier_asks(const osh_modifier *m)
 const osh_modifier_type *osh_modifier_find(const char *name);
 /* Returns the type of the quantizer that rounds to nearest. */
 const osh_modifier_type *osh_modifier_nearest(void);
+/* Return the number of types, and type i in the order of modifiers.def. */
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);
 
@@ -139,5 +139,6 @@ const osh_modifier_type *osh_modifier_at(size_t i);
  * *scheme to -1 if no target matches the module, or if `ignore` matches it. */
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name,
                               const char *cls);
+/* Frees all members of m. */
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
 #endif

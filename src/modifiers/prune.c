@@ -1,4 +1,4 @@
-/* prune.c - SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and
+/* prune.c - implements SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and
  * ConstantPruningModifier, as in llmcompressor/modifiers/pruning: Frantar and Alistarh, "SparseGPT:
  * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
  * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).

@@ -1,5 +1,5 @@
-/* prune.h - the arguments of modifiers that set weights to 0. A quantizer may follow such a
- * modifier. */
+/* prune.h - declares the arguments of modifiers that set weights to 0. A quantizer may follow such
+ * a modifier. */
 #ifndef OSH_PRUNE_MODIFIER_H
 #define OSH_PRUNE_MODIFIER_H
 #include "modifiers/modifier.h"

@@ -1,4 +1,4 @@
-/* quantization.c - QuantizationModifier: rounds weights to nearest (RTN), like
+/* quantization.c - implements QuantizationModifier, which rounds weights to nearest (RTN), like
  * llmcompressor/modifiers/quantization/quantization/base.py. Scales are computed from the whole
  * weight: all minmax observers use the minimum and maximum of the weight. Codes are computed when
  * the checkpoint is written. Rounding errors are not propagated: later layers get inputs from

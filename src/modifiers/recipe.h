@@ -19,10 +19,14 @@ typedef struct osh_recipe {
  * lowers the loss. The argument `quality` is for modifiers without the key `quality`; it may be
  * NULL. */
 
+/* Parses the YAML text [n]. `what` names the text in messages. The caller frees *out with
+ * osh_recipe_free. */
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                             const char *what);
+/* Works like osh_recipe_parse, with a quality. */
 osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                                const char *quality, const char *what);
+/* Works like osh_recipe_parse_as, for a file of at most 1 MiB. */
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality);
 
 /* Values (views) of command line flags that make a recipe, such as --scheme W4A16 --method gptq
@@ -38,6 +42,8 @@ typedef struct osh_recipe_flags {
      * name. NULL: the model has no head. */
     const char *head;
 } osh_recipe_flags;
+/* Makes a recipe from flags. Sets *spared to true if the head was added to the ignore list. The
+ * caller frees *out with osh_recipe_free. */
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
@@ -56,5 +62,6 @@ osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, 
  * `modifier`. The text begins with `head`. The caller owns *out. */
 osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                 int modifier, const char *line);
+/* Frees the recipe. Accepts NULL. */
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif

@@ -13,6 +13,8 @@ typedef struct osh_recipe_quant {
     char observers[3][32];
 } osh_recipe_quant;
 
+/* Reads one key of a modifier into q. Sets *known to false if the key is not a quantization key.
+ * `what` names the recipe in messages. */
 osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
                                 const osh_yaml *value, bool *known, const char *what);
 /* Builds and checks the schemes, the ignore list and the observers of m from the keys. */

@@ -1,5 +1,5 @@
-/* rotate.c - SpinQuantModifier and QuIPModifier. SpinQuantModifier: Liu et al., "SpinQuant: LLM
- * Quantization with Learned Rotations" (arXiv 2405.16406), as in
+/* rotate.c - implements SpinQuantModifier and QuIPModifier. SpinQuantModifier: Liu et al.,
+ * "SpinQuant: LLM Quantization with Learned Rotations" (arXiv 2405.16406), as in
  * llmcompressor/modifiers/transform/spinquant/base.py, without learning. src/rewrite/rotations.c
  * decides which weights are rotated. */
 #include "modifiers/rotate.h"

@@ -1,4 +1,4 @@
-/* rotate.h - the arguments of SpinQuantModifier and QuIPModifier, which rotate weights and
+/* rotate.h - declares the arguments of SpinQuantModifier and QuIPModifier, which rotate weights and
  * activations. src/rewrite/rotations.c decides which weights are rotated. */
 #ifndef OSH_ROTATE_H
 #define OSH_ROTATE_H
@@ -27,5 +27,6 @@ typedef struct osh_rotate { // arguments of SpinQuantModifier and QuIPModifier
 /* Returns the arguments of m (view), or NULL if m is neither a SpinQuantModifier nor a
  * QuIPModifier. */
 const osh_rotate *osh_rotate_of(const osh_modifier *m);
+/* Returns the kind of matrix that the argument transform_type chooses. */
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);
 #endif

@@ -1,4 +1,4 @@
-/* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
+/* smoothquant.c - implements SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
  * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as in
  * llmcompressor/modifiers/transform/smoothquant/base.py. x is the output of a layer, W are the
  * weights of the Linears that read x, and s is the factor of channel c:

@@ -12,6 +12,7 @@
 osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const int32_t *perm);
 /* Allocates j->target and sets it to W + W S. W: weight of j. S: the matrix s. */
 osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s);
+/* Frees j->target, which may be NULL. */
 void osh_target_free(osh_ctx *cx, osh_linear_job *j);
 static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 {

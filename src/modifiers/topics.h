@@ -1,4 +1,5 @@
-/* topics.h - the texts about methods, formats and the program that `oneshot help TOPIC` prints. */
+/* topics.h - declares the texts about methods, formats and the program that `oneshot help TOPIC`
+ * prints. */
 #ifndef OSH_TOPICS_H
 #define OSH_TOPICS_H
 

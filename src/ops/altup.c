@@ -1,4 +1,4 @@
-/* altup.c - the ops of AltUp that read or write several streams (altup.h).
+/* altup.c - implements the ops of AltUp that read or write several streams (altup.h).
  *
  *   stream_mix      out_i = x_i + sum over j of x_j c[i S + j]
  *   stream_correct  out_i = x_i + (y - x_active) (c_i + 1)

@@ -1,5 +1,5 @@
-/* attention.c - causal softmax(q k^T scale) v for each head, with an optional sliding window.
- * Several query heads share one kv head (grouped-query attention).
+/* attention.c - computes causal softmax(q k^T scale) v for each head, with an optional sliding
+ * window. Several query heads share one kv head (grouped-query attention).
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)

@@ -1,5 +1,5 @@
-/* attention_windows.c - attention to the last tokens, and to one entry for each earlier window
- * (compress.c), with sinks. Keys are also values, and all heads share them.
+/* attention_windows.c - computes attention to the last tokens, and to one entry for each earlier
+ * window (compress.c), with sinks. Keys are also values, and all heads share them.
  *
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *

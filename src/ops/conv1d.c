@@ -4,8 +4,8 @@
  *
  *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     x is 0 before the sample's first token
  *
- * Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. As in transformers' causal_conv1d_fn,
- * the sum is rounded to the dtype of x. With the attribute `silu`, silu is applied to the rounded
+ * Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. The sum is rounded to the dtype of x,
+ * as in transformers' causal_conv1d_fn. With the attribute `silu`, silu is applied to the rounded
  * sum and rounded again. With the attribute `f32`, w and the sum are not rounded
  * (Glm5NextTextLinearAttention). This file sums in double. Shapes: N tokens of the batch, C
  * channels. */

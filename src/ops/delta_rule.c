@@ -12,10 +12,10 @@
  *   S = S + k (beta sigmoid(b) (v - k S))
  *   y = q S
  *
- * As in transformers' torch_recurrent_gated_delta_rule, all numbers are f32, except sigmoid(b) and
- * y: they are rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in
- * another order. The attribute beta is 2 in OlmoHybridGatedDeltaNet with linear_allow_neg_eigval.
- * N: tokens of the batch. */
+ * All numbers are f32, except sigmoid(b) and y, which are rounded to the dtype of x, as in
+ * transformers' torch_recurrent_gated_delta_rule. torch_chunk_gated_delta_rule computes the same
+ * sums in another order. The attribute beta is 2 in OlmoHybridGatedDeltaNet with
+ * linear_allow_neg_eigval. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"

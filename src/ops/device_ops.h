@@ -1,5 +1,5 @@
-/* device_ops.h - functions on the memory of a device that are not in ops.def, and sizes of their
- * scratch.
+/* device_ops.h - declares functions on the memory of a device that are not in ops.def, and sizes of
+ * their scratch.
  *
  * Tensors are in device memory (osh_tensor.device), unless a comment says otherwise. Scratch comes
  * from the device's arena (OSH_LIFE_SHORT), and is freed before the call returns. A call does not

@@ -4,10 +4,10 @@
  *
  *   l = e^(q1 k1) - e^(q2 k2) + l0     l0 = 0.8 - 0.6 e^(-0.3 layer)
  *
- * norm divides each head by the root of its mean square plus eps. As in transformers'
- * DiffLlamaAttention, all of these are rounded to the dtype of a: the products q k, both
- * exponentials, l, l b, the difference, the norm and y. This file sums in double. Shapes: N tokens
- * of the batch, H pairs of heads of W elements. */
+ * norm divides each head by the root of its mean square plus eps. The products q k, both
+ * exponentials, l, l b, the difference, the norm and y are rounded to the dtype of a, as in
+ * transformers' DiffLlamaAttention. This file sums in double. Shapes: N tokens of the batch, H
+ * pairs of heads of W elements. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -4,10 +4,10 @@
  *   in[0] x [N, H*D], may be F32     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]
  *   D = head_dim; with the attribute `whole` w is [H*D] (Zamba2RMSNormGated)
  *
- * As in transformers' Qwen3NextRMSNormGated, the normalized value and the product with w are
- * rounded to the dtype of x. The gate is f32, and y is rounded to the dtype of y. With the
- * attribute `before` (transformers' MambaRMSNormGated), y is the norm of x silu(z), in f32, rounded
- * once. With `sigmoid`, the gate is sigmoid(z) (KimiLinearRMSNormGated). This file sums in double.
+ * The normalized value and the product with w are rounded to the dtype of x, as in transformers'
+ * Qwen3NextRMSNormGated. The gate is f32, and y is rounded to the dtype of y. With the attribute
+ * `before` (transformers' MambaRMSNormGated), y is the norm of x silu(z), in f32, rounded once.
+ * With `sigmoid`, the gate is sigmoid(z) (KimiLinearRMSNormGated). This file sums in double.
  * Shapes: N tokens of the batch, H heads. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"

@@ -1,4 +1,5 @@
-/* gated_streams.c - gated residuals: S residual streams h_0 ... h_{S-1} in one value h [N, S*D].
+/* gated_streams.c - computes gated residuals: S residual streams h_0 ... h_{S-1} in one value h [N,
+ * S*D].
  *
  *   grouped_norm   in[0] x [N, G*D]  in[1] w [G*D]                       out y [N, G*D]
  *   stream_gate    in[0] u [N, S*D]  in[1] n [N, S*D]                    out x [N, D]

@@ -13,7 +13,7 @@
  *
  * transformers' GptOssExperts has p = 1. DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
  *
- * As in transformers' LlamaMLP, act(gate) is computed in f32 and rounded to the dtype of gate. Then
+ * act(gate) is computed in f32 and rounded to the dtype of gate, as in transformers' LlamaMLP. Then
  * the product is rounded. With a limit, only y is rounded. Shapes: N tokens of the batch, F
  * intermediate_size. */
 #include "base/elementary.h"

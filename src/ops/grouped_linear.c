@@ -1,4 +1,4 @@
-/* grouped_linear.c - a Linear for each group of columns.
+/* grouped_linear.c - computes a Linear for each group of columns.
  *
  *   in[0] x [N, G*I]     in[1] w [G*R, I]     out y [N, G*R]
  *

@@ -1,5 +1,5 @@
-/* kernel.h - helper functions of the kernels: loads of weights, activations, tiles, loops over
- * channels and heads.
+/* kernel.h - declares helper functions of the kernels: loads of weights, activations, tiles, loops
+ * over channels and heads.
  *
  * Kernels round to the dtype of the model at the points where transformers' eager Llama code
  * rounds. The graph checks all shapes before a kernel runs, so kernels only assert shapes. */
@@ -72,6 +72,7 @@ osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step st
 typedef void (*osh_head_fn)(const osh_op_args *a, const osh_tile *seq, int64_t head, float *room);
 osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats,
                        osh_head_fn fn);
+/* Returns the number of bytes of scratch of osh_by_head. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
 /* Scratch for one call of osh_head_back.back, which computes the gradients for one head of one
  * sample. Samples run one after the other, so that the gradients of weights are summed in the order

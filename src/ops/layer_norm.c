@@ -3,8 +3,8 @@
  *
  *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     in[2] b like w, optional     out y [N, D]
  *
- * As in torch.nn.LayerNorm, values are f32 (this file sums in double), and the result is rounded
- * once to the dtype of x. With `offset` 1 the factor is 1 + w, rounded to the dtype of x
+ * Values are f32 (this file sums in double), and the result is rounded once to the dtype of x, as
+ * in torch.nn.LayerNorm. With `offset` 1 the factor is 1 + w, rounded to the dtype of x
  * (transformers' NemotronLayerNorm1P). With `plain` there is neither w nor b (OlmoLayerNorm).
  * Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"

@@ -2,7 +2,7 @@
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *
- * As in torch.nn.Linear (addmm), products and sums are f32. (The reference kernel sums in double.)
+ * Products and sums are f32, as in torch.nn.Linear (addmm). (The reference kernel sums in double.)
  * The result is rounded only once, to the dtype of x, after the bias is added. Products of BF16
  * values are exact in f32. Shapes: N tokens of the batch, I in_features, O out_features. */
 #include "base/checked.h"

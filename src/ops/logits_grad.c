@@ -1,5 +1,5 @@
-/* logits_grad.c - the reference kernel for the gradients of kl and nll with respect to x, the input
- * of lm_head. (kl and nll are two losses of a model's logits.)
+/* logits_grad.c - implements the reference kernel for the gradients of kl and nll with respect to
+ * x, the input of lm_head. (kl and nll are two losses of a model's logits.)
  *
  *   z = x W^T + bias, l = rule(z), p = softmax(l)
  *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits

@@ -2,8 +2,8 @@
  *
  *   in[0] x [N, D]     in[1] like [N, D]     out y [N, D]     y may overwrite x
  *
- * The mean square of x is at least 1e-5. As in transformers' Gemma3nTextModel, squares, means,
- * roots, the product and the quotient are rounded to the dtype of x. This file sums in double.
+ * The mean square of x is at least 1e-5. Squares, means, roots, the product and the quotient are
+ * rounded to the dtype of x, as in transformers' Gemma3nTextModel. This file sums in double.
  * Shapes: N tokens of the batch, D channels. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

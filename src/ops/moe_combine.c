@@ -5,7 +5,7 @@
  *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; other rows: out = sum
  *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of the experts instead)
  *
- * As in transformers' Qwen3MoeExperts, the product is rounded to the dtype of y. index_add_ adds in
+ * The product is rounded to the dtype of y, as in transformers' Qwen3MoeExperts. index_add_ adds in
  * this dtype, one expert after the other, beginning with zeros. If a token is not routed to the
  * expert, its row of y is ignored, even if the row has infinities. out may be the same tensor as
  * sum. Shapes: N tokens of the batch, D elements per token, E experts. */

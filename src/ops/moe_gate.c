@@ -1,4 +1,5 @@
-/* moe_gate.c - a router with f32 logits: chooses the experts of each token, and their weights.
+/* moe_gate.c - implements a router with f32 logits, which chooses the experts of each token, and
+ * their weights.
  *
  *   moe_gate  in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
  *   moe_hash  in[0] x [N, D]     in[1] ids [N]      in[2] w [E, D]     in[3] table [V, top_k]

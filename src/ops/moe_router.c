@@ -8,11 +8,11 @@
  *   norm_topk_prob: the chosen p are divided by their sum
  *   scaled (Gemma 4): the weight of expert e is multiplied by w[e]
  *
- * As in transformers' Qwen3MoeTopKRouter, probabilities are f32, and the weights are rounded to the
- * dtype of the logits at the end. transformers chooses by the probabilities, and torch.topk decides
- * the order of equal probabilities. This op chooses by the logits instead. Different logits can
- * have equal probabilities after exp on the CPU but not on a GPU, or the other way round. CPU and
- * GPU must choose the same experts. Shapes: N tokens of the batch, E experts. */
+ * Probabilities are f32, and the weights are rounded to the dtype of the logits at the end, as in
+ * transformers' Qwen3MoeTopKRouter. transformers chooses by the probabilities, and torch.topk
+ * decides the order of equal probabilities. This op chooses by the logits instead. Different logits
+ * can have equal probabilities after exp on the CPU but not on a GPU, or the other way round. CPU
+ * and GPU must choose the same experts. Shapes: N tokens of the batch, E experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* ngram.c - embeddings of the last tokens (n-grams), and the gate of their values.
+/* ngram.c - computes embeddings of the last tokens (n-grams), and the gate of their values.
  *
  *   ngram_embedding  in[0] ids I32 [N]  in[1] table [V, d]  in[2] multipliers [G]  in[3] sizes [T]
  *                    in[4] offsets [T]                                  out y [N, T*d]

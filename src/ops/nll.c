@@ -1,4 +1,4 @@
-/* nll.c - the negative log-likelihood of each next token: -log softmax(x W^T)[target].
+/* nll.c - computes the negative log-likelihood of each next token: -log softmax(x W^T)[target].
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: the row has no target
  *   out nll F32 [N], 0 for a row without target

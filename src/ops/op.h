@@ -242,6 +242,7 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits)
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 /* Returns the op of this name, or NULL if there is none. */
 const osh_op *osh_op_find(const char *name);
+/* Return the number of ops, and op i in the order of ops.def. */
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the kernel for the device of out[0]. If out[0] is in host memory, runs the fastest kernel of
@@ -413,6 +414,7 @@ typedef struct { // attributes of the op mix (mix.c)
     const int64_t *samples; // view
     int64_t first_sample;
 } osh_mix_attr;
+/* Returns a key of random numbers that depends only on its arguments. */
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
 /* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
  * division. cap 0: no cap. */

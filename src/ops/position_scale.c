@@ -4,8 +4,9 @@
  *   in[0] x [N, D]     out y [N, D] = x * (1 + beta ln(1 + floor((position + 1) / original)))
  *   position: index of the token in its sample
  *
- * As in transformers' Llama4TextAttention (attn_temperature_tuning), the factor is f32, and the
- * product is rounded to the dtype of x. Shapes: N tokens of the batch, D elements per token. */
+ * The factor is f32, and the product is rounded to the dtype of x, as in transformers'
+ * Llama4TextAttention (attn_temperature_tuning). Shapes: N tokens of the batch, D elements per
+ * token. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"

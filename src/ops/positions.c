@@ -3,8 +3,9 @@
  *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may overwrite x
  *   position: index of the token in its sample
  *
- * As in transformers' OPTLearnedPositionalEmbedding (offset 2), the row of w and the sum are
- * rounded to the dtype of x. Shapes: N tokens of the batch, P positions, D elements per token. */
+ * The row of w and the sum are rounded to the dtype of x, as in transformers'
+ * OPTLearnedPositionalEmbedding (offset 2). Shapes: N tokens of the batch, P positions, D elements
+ * per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

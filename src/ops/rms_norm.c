@@ -2,7 +2,7 @@
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *
- * As in transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm), the mean is f32. The
+ * The mean is f32, as in transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm). The
  * normalized value is rounded to the dtype of y, then multiplied by w, and the product is rounded
  * again. With `late` (Olmo2RMSNorm), the product is f32 and rounded once. With `offset` 1, the
  * factor is 1 + w (Gemma2RMSNorm). With `plain`, there is no w (Llama4TextL2Norm). The reference

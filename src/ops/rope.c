@@ -1,12 +1,12 @@
-/* rope.c - rotary position embedding: rotates the pairs (i, i + R/2) of each head by the angle
- * position * inv_freq[i]. If interleaved, the pairs are (2i, 2i + 1).
+/* rope.c - computes the rotary position embedding: rotates the pairs (i, i + R/2) of each head by
+ * the angle position * inv_freq[i]. If interleaved, the pairs are (2i, 2i + 1).
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *
  *   out[i]       = q[i] cos - q[i + R/2] sin          position: index of the token in its sample
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
- * As in transformers' apply_rotary_pos_emb, the angle is an f32 product. cos and sin (times
+ * The angle is an f32 product, as in transformers' apply_rotary_pos_emb. cos and sin (times
  * attention_scaling), both products and their sum are rounded to the dtype of q. Exceptions:
  *
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded

@@ -4,8 +4,8 @@
  *   in[0] x [N, D]   in[1] T [n, n] optional, T = M sqrt(n)   out y [N, D]   y may overwrite x
  *   attribute transposed: y = x M^T
  *
- * As in compressed-tensors' HadamardTransform, products and sums are f64, are divided by sqrt(n),
- * and then rounded. Without T, the attributes describe M: a Hadamard matrix that needs fewer
+ * Products and sums are f64, are divided by sqrt(n), and then rounded, as in compressed-tensors'
+ * HadamardTransform. Without T, the attributes describe M: a Hadamard matrix that needs fewer
  * additions (tensor/rotation.h). Shapes: N tokens of the batch, D elements per token. */
 #include <assert.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  *   expert -1:   in[0] x [N, D]   in[1] route [N, E]    out y [N, D] = x * sum of route[n, :]
  *   expert e:    in[0] x [N, D]   in[1] logits [N, E]   out y [N, D] = x * sigmoid(logits[n, e])
  *
- * As in transformers' Llama4TextMoe, the sigmoid and the product are rounded to the dtype of x. If
+ * The sigmoid and the product are rounded to the dtype of x, as in transformers' Llama4TextMoe. If
  * each token has one expert, all experts read the same y (expert -1). If a token has several
  * experts, each expert e reads its own y. In this y, each token is multiplied by its weight for e,
  * even if the token is not routed to e. Shapes: N tokens of the batch, D elements per token, E

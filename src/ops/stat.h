@@ -60,6 +60,7 @@ extern const osh_stat_type osh_stat_sample_ranges;
 extern const osh_stat_type osh_stat_routes;
 /* Sums that the collector itself computes (`feed` is NULL), F64 [n]. */
 extern const osh_stat_type osh_stat_sums;
+/* Return the number of types, and type i of the table. */
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
 /* Returns a tensor with the dtype and shape of the state of t, without data. */
@@ -134,6 +135,7 @@ osh_status osh_stat_fetch(osh_ctx *cx, osh_stat *s);
 /* Merges the last group, frees osh_stat.part, and turns osh_stat.all into the result. If the type
  * has `finish`, the result is in host memory. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
+/* Frees the tensors of the statistic. */
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
 /* Returns the size in bytes of a statistic in host memory, with the allocator's overhead. The size
  * includes osh_stat.part, if the statistic has one. */

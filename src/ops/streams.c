@@ -1,5 +1,5 @@
-/* streams.c - hyper-connections: S residual streams h_0 ... h_{S-1} in one value h [N, S*D]. A
- * layer reads a weighted sum of the streams, and its output y is added to each stream.
+/* streams.c - computes hyper-connections: S residual streams h_0 ... h_{S-1} in one value h [N,
+ * S*D]. A layer reads a weighted sum of the streams, and its output y is added to each stream.
  *
  *   stream_weights  in[0] h [N, S*D]  in[1] fn [M, S*D]  in[2] base [M]  in[3] scale [1, 2 or 3]
  *                   out w [N, M] F32

@@ -1,4 +1,4 @@
-/* wordsum.h - a checksum that is as fast as reading the memory, on the host and on a GPU.
+/* wordsum.h - computes a checksum that is as fast as reading the memory, on the host and on a GPU.
  *
  *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64
  *
@@ -9,6 +9,7 @@
 #define OSH_WORDSUM_H
 #include "tensor/device.h"
 
+/* Returns the sum of n_bytes bytes at p. */
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull

@@ -18,5 +18,6 @@ void osh_early_stop(osh_early *y);
 /* True if the tensor was read again and has the bytes that were written. Called after
  * osh_early_stop. */
 bool osh_early_agrees(const osh_early *y, int64_t out);
+/* Frees y. Accepts NULL. */
 void osh_early_free(osh_ctx *cx, osh_early *y);
 #endif

@@ -49,6 +49,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 /* Returns the global scales of all Linears (view), or NULL if no Linear has a global scale. */
 osh_globals *osh_emit_globals(osh_emitter *e);
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
+/* True if this process continues an earlier run. */
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of processes that continued this run
 bool osh_emitter_holds_work(const osh_emitter *e); // true if the journal has a result

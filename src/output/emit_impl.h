@@ -1,5 +1,5 @@
-/* emit_impl.h - the emitter's internals, which emit.c (tensors), stream.c (tensors in bands),
- * records.c and resume.c (journal) and seal.c (end of a run) share. */
+/* emit_impl.h - declares the emitter's internals, which emit.c (tensors), stream.c (tensors in
+ * bands), records.c and resume.c (journal) and seal.c (end of a run) share. */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* emit_queue.c - the emitter's thread. It packs, writes and records one job after the other while
- * the run goes on.
+/* emit_queue.c - runs the emitter's thread. It packs, writes and records one job after the other
+ * while the run goes on.
  *
  * Waiting jobs may use memory up to the plan's peak. An allocation that would exceed the peak waits
  * until a job is done (osh_mem_give). A caller with a new job also waits while the memory in use is

@@ -26,6 +26,7 @@ typedef struct osh_held_band {
  * NULL if nothing must be searched. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
+/* Frees the copies and h. Accepts NULL. */
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
 /* True if the Linear can be rounded, because its global scale is known. Always true if h is
@@ -47,5 +48,6 @@ void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from
  * slot. Returns NULL if the band is not in memory. The caller gives the slot back after the
  * rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
+/* Makes a slot of osh_held_find free for other bands. */
 void osh_held_give_back(osh_held *h, int slot);
 #endif

@@ -15,6 +15,7 @@ typedef struct osh_known {
      * hard link. */
     bool in_place;
 } osh_known;
+/* Frees the names and sets *k to zero. */
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
 /* Lists the files that a run with this manifest writes into its partial directory, also temporary
  * ones. `was`: journal of the run that created the directory, if it had another plan; else NULL. */

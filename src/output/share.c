@@ -1,4 +1,5 @@
-/* share.c - the emitters of ranks other than 0, and the records that these ranks send to rank 0.
+/* share.c - implements the emitters of ranks other than 0, and the records that these ranks send to
+ * rank 0.
  *
  * A message contains records, one after the other: u32 type, u32 n, n bytes of the journal's record
  * (osh_emit_record). The last message of a rank contains no records. */

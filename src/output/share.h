@@ -1,4 +1,4 @@
-/* share.h - several ranks write one output. Each file is written by one rank. Rank 0 makes the
+/* share.h - lets several ranks write one output. Each file is written by one rank. Rank 0 makes the
  * directory and the files and writes the journal; the other ranks open the files that they write.
  *
  *   rank k   writes tensors | syncs its files | sends the records of these tensors to rank 0

@@ -1,5 +1,5 @@
-/* stream_item.h - the state of one tensor in a stream (stream.h), from its first band to its
- * last. */
+/* stream_item.h - declares the state of one tensor in a stream (stream.h), from its first band to
+ * its last. */
 #ifndef OSH_STREAM_ITEM_H
 #define OSH_STREAM_ITEM_H
 #include "output/emit_impl.h"
@@ -29,6 +29,8 @@ typedef struct osh_item { // a tensor whose bands are being written
     uint8_t tail[OSH_BLOCK_BYTES];
 } osh_item;
 
+/* Makes an item for tensor `id` of the output (index in the plan's list out), with no band written
+ * yet. The caller frees *out with osh_item_free. */
 osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64_t id);
 void osh_item_free(osh_ctx *cx, osh_item *it);
 /* Completes a tensor whose bands are all written: writes the other tensors of a Linear, and records

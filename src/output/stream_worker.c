@@ -1,4 +1,4 @@
-/* stream_worker.c - the worker threads of a stream.
+/* stream_worker.c - runs the worker threads of a stream.
  *
  *   worker:  take a band | read | compute (on all threads of the program) | join | write
  *       or:  take a band to search (held.h) | read | search for the largest magnitude

@@ -36,6 +36,7 @@ osh_status osh_tuned_error(osh_ctx *cx, osh_tuned_writer *w, int linear, double 
 /* Closes the file of tuned tensors, writes the record, and copies the errors to results [linears].
  * If t->kept is false, removes the file, and the record has no errors. */
 osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, osh_result *results);
+/* Closes the file and frees w. Accepts NULL. */
 void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w);
 /* Writes the tuned tensors to the shards. Does nothing if tuning did not keep them, or if they are
  * already written. */

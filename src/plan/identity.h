@@ -18,6 +18,8 @@ typedef struct osh_identity {
     size_t n, cap;
 } osh_identity;
 
+/* Makes the identity of a run with the plan p: the program, the source, the recipe, the data and
+ * the options that change the output. The caller frees *out with osh_identity_free. */
 osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p);
 /* Makes an identity with only the fields for the source. Reads config.json again from the disk. */
 osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck);

@@ -7,9 +7,8 @@
  * of all units are done in the order of their savings per byte, as long as the size fits. Then
  * single candidates are exchanged, as long as an exchange fits and saves loss.
  *
- * The bound is a loss that no choice can go below. For the bound, parts of steps are allowed. Of
- * the first step that does not fit, the fraction that fits is done, and the bound is the loss after
- * it. */
+ * The bound is a loss that no choice can go below. For the bound, parts of steps are allowed: the
+ * first step that does not fit is done as far as it fits. The bound is the loss after this part. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -210,8 +209,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of one unit. Of all changes that fit in the limit, takes the one that saves
- * the most loss. Returns false if no change that fits saves loss. */
+/* Changes the candidate of one unit. Takes the change that saves the most loss among those that fit
+ * in the limit. Returns false if no change that fits saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;

@@ -8,6 +8,7 @@ typedef struct osh_adapter osh_adapter;
 /* Opens the directory of an adapter (adapter_config.json, adapter_model.safetensors) and checks its
  * config. Fails with OSH_E_UNSUPPORTED if the config sets a variant of LoRA, such as DoRA. */
 osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir);
+/* Frees the adapter. Accepts NULL. */
 void osh_adapter_close(osh_ctx *cx, osh_adapter *a);
 /* Replaces the weights that the adapter changes by virtual tensors. `a` and `ck` must live as long
  * as these tensors are read. */

@@ -21,6 +21,7 @@ typedef struct osh_qparams {
      * 1. */
     const float *importance;
 } osh_qparams;
+/* Frees the scales and the zero points. p may be NULL. */
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
 typedef struct osh_q_shape {
     int ndim; // number of dimensions, 1 or 2
@@ -123,6 +124,7 @@ osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
  * dt. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
+/* Frees the sums and the histogram of the observer. */
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 /* Returns the host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);

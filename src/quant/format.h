@@ -67,6 +67,7 @@ extern const osh_format osh_format_dense;
  * Element i has the bits [i*bits, (i+1)*bits) and is stored as code + 2^(bits-1). Consecutive words
  * are `word_step` elements apart, and consecutive codes are `code_step` elements apart. So columns
  * of a matrix of zero points can be packed, too. */
+/* Returns the number of words of n codes. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);

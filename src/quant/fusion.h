@@ -19,6 +19,7 @@ typedef struct osh_q_family { // views
      * unknown. */
     const cJSON *whole, *text;
 } osh_q_family;
+/* Returns the family of a model, as views of `config`. */
 osh_q_family osh_q_family_of(const osh_hf_config *config);
 
 /* Returns the fused layer that contains the module, with views of the records in `family`. If vLLM

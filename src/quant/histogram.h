@@ -27,8 +27,11 @@ typedef struct osh_histogram {
 /* Initializes a histogram with `bins` bins for each sign. It can grow to `bins` * `grow` bins for
  * each sign. */
 osh_status osh_histogram_init(osh_ctx *cx, osh_histogram *h, int64_t bins, int64_t grow);
+/* Returns the number of host bytes of a histogram, with the allocator's overhead. */
 size_t osh_histogram_bytes(int64_t bins, int64_t grow);
+/* Frees the counts. */
 void osh_histogram_deinit(osh_ctx *cx, osh_histogram *h);
+/* Sets all counts to 0. */
 void osh_histogram_clear(osh_histogram *h);
 /* Adds bins until all bins together cover the range [lo, hi]. Values in this range can then be
  * counted with any number of calls of osh_histogram_count. */

@@ -1,5 +1,6 @@
-/* kernels.c - loops in plain C over a segment of a row (kernels.h). The loops for AVX2 and AVX-512
- * must give the same bytes as the plain loops. Machines without AVX2 run the plain loops.
+/* kernels.c - implements loops in plain C over a segment of a row (kernels.h). The loops for AVX2
+ * and AVX-512 must give the same bytes as the plain loops. Machines without AVX2 run the plain
+ * loops.
  *
  *   range    compares bit patterns, so that the result is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1

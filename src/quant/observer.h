@@ -1,4 +1,4 @@
-/* observer.h - observers find the range of values, from which a scale is computed
+/* observer.h - declares observers, which find the range of values, from which a scale is computed
  * (llmcompressor/observers). An observer sees all elements of a weight together. For a static
  * activation it sees one calibration sample after the other, and updates the range. A new observer
  * needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in
@@ -68,6 +68,8 @@ void osh_q_observer_default(osh_q_args *a, bool is_weight);
 void osh_q_observer_plain(osh_q_args *a);
 /* True if the observer of `a` is one of the minmax observers. */
 bool osh_q_observer_is_plain(const osh_q_args *a);
+/* Adds a key to observer_kwargs, or replaces its value. Fails if there would be more than
+ * OSH_Q_KWARGS keys. `where` names the position in messages. */
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,
                                 const char *where);
 /* Fails if there is no observer with this name. The message begins with `where` and lists all
@@ -107,6 +109,7 @@ size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype d
 bool osh_observer_weighs(const osh_q_args *a);
 /* True if the observer of `a` searches ranges or uses a histogram. */
 bool osh_observer_searches(const osh_q_args *a);
+/* True if the observer of `a` uses a histogram. */
 bool osh_observer_counts(const osh_q_args *a);
 /* True if the observer of `a` reads all values twice: for the histogram, then for the losses of
  * candidates. */

@@ -1,4 +1,4 @@
-/* preset.c - the table of presets, which are named schemes
+/* preset.c - defines the table of presets, which are named schemes
  * (compressed_tensors/quantization/quant_scheme.py, PRESET_SCHEMES). A row contains only
  * quantization arguments. The targets come from the recipe, and osh_format_infer chooses the
  * storage format. */

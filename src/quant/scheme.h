@@ -145,6 +145,7 @@ osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
  * in messages. */
 osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,
                               const char *what);
+/* Frees the config. Accepts NULL. */
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
 /* Prints QuantizationArgs as JSON on one line, as in config.json. The caller owns *out. */
@@ -155,6 +156,7 @@ typedef struct osh_q_groups { // the config groups of a quantization_config; all
     const char *const *ignore; // [n_ignore]
     size_t n_ignore;
 } osh_q_groups;
+/* Returns a view of n schemes and an ignore list. */
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
 /* Prints the quantization_config of the output as JSON: keys are sorted, nulls are written. The
  * text is a value at depth 1 of config.json, indented by 2 spaces per level. g->ignore becomes the

@@ -7,6 +7,8 @@
 #include "text/match.h"
 
 typedef struct osh_source osh_source;
+/* Opens the checkpoint in the directory `dir`, whose weights may be quantized. The caller frees
+ * *out with osh_source_close. */
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
 /* Opens a checkpoint like osh_source_open, and merges the LoRA adapter in the directory `adapter`
  * into it. `adapter` may be NULL. */
@@ -27,6 +29,7 @@ void osh_source_close(osh_ctx *cx, osh_source *s);
  * is a view of c or a static string. */
 osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_config *c);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // returns a view
+/* Returns the number of quantized modules. */
 int osh_source_n_quantized(const osh_source *s);
 /* Returns the largest number of bytes of scratch for reading one quantized weight. It includes the
  * overhead of the allocator, but not the bytes of the dense weight. */

@@ -1,5 +1,6 @@
-/* source_module.c - functions for all rows of sources.def: they add a module, and find, check and
- * read the stored tensors of a module. The tensors of one module may be in different shards. */
+/* source_module.c - implements functions for all rows of sources.def: they add a module, and find,
+ * check and read the stored tensors of a module. The tensors of one module may be in different
+ * shards. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 

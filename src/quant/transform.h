@@ -1,6 +1,6 @@
-/* transform.h - transform_config of compressed-tensors. It lists matrices by which weights were
- * multiplied before they were stored, and matrices by which activations are multiplied while the
- * model runs. */
+/* transform.h - declares transform_config of compressed-tensors. A transform_config lists matrices
+ * by which weights were multiplied before they were stored, and matrices by which activations are
+ * multiplied while the model runs. */
 #ifndef OSH_TRANSFORM_H
 #define OSH_TRANSFORM_H
 #include <cjson/cJSON.h>
@@ -65,5 +65,6 @@ cJSON *osh_q_transforms_object(const osh_q_transforms *t);
 /* Prints the quantization_config of a model with transforms but without quantized weights. The
  * caller owns *out. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);
+/* Frees all members of t. */
 void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t);
 #endif

@@ -85,6 +85,7 @@ osh_status osh_ranks_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int fro
 /* Collects n bytes of each rank on rank 0. all [ranks * n]: set on rank 0, in the order of the
  * ranks. mine [n]: the bytes of this rank. */
 osh_status osh_ranks_gather(osh_ctx *cx, osh_ranks *r, void *all, const void *mine, size_t n);
+/* Waits until all ranks have called this function. */
 osh_status osh_ranks_barrier(osh_ctx *cx, osh_ranks *r);
 /* Sets *n on each rank to the largest *n of all ranks. */
 osh_status osh_ranks_largest(osh_ctx *cx, osh_ranks *r, int64_t *n);

@@ -1,5 +1,5 @@
-/* compare.c - the table of `oneshot compare`, as text and as a page. The reference is the first
- * row. */
+/* compare.c - writes the table of `oneshot compare`, as text and as a page. The reference is the
+ * first row. */
 #include "report/compare.h"
 
 #include <math.h>

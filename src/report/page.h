@@ -1,6 +1,6 @@
-/* page.h - an HTML page without script, network or fonts. Text from a file or the command line is
- * escaped with osh_page_escape. After the first failure, rc has the status, and all later text is
- * dropped. */
+/* page.h - writes an HTML page without script, network or fonts. Text from a file or the command
+ * line is escaped with osh_page_escape. After the first failure, rc has the status, and all later
+ * text is dropped. */
 #ifndef OSH_PAGE_H
 #define OSH_PAGE_H
 #include "base/buf.h"
@@ -31,7 +31,9 @@ void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title);
 void osh_page_end(osh_page *pg, char **html);
 /* Begins a text without the head and the end of a page. */
 void osh_page_bare(osh_page *pg, osh_ctx *cx);
+/* Appends the style sheet of a page. */
 void osh_page_style(osh_page *pg);
+/* Appends text. Characters with a meaning in HTML are escaped. */
 void osh_page_escape(osh_page *pg, const char *text);
 /* Appends a name of a module or tensor, escaped. A line may break after each dot of the name, but
  * not inside a word. */

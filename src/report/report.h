@@ -1,4 +1,4 @@
-/* report.h - results of a run, collected once for both reports (JSON and HTML). */
+/* report.h - declares the results of a run, collected once for both reports (JSON and HTML). */
 #ifndef OSH_REPORT_H
 #define OSH_REPORT_H
 #include "base/buf.h"
@@ -26,6 +26,7 @@ typedef struct osh_report {
 
 /* Collects the report and makes its HTML page. The caller frees *out and *html. */
 osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r);
+/* Frees all members of r. */
 void osh_report_deinit(osh_ctx *cx, osh_report *r);
 /* Writes the report as JSON, item by item, because the JSON of 20,000 modules takes 10 MB. A
  * callback for osh_file_write_by; `report` points to an osh_report. */

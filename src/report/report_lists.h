@@ -1,4 +1,4 @@
-/* report_lists.h - the arrays of the report that grow with the model: modules, fallbacks,
+/* report_lists.h - writes the arrays of the report that grow with the model: modules, fallbacks,
  * subgraphs, routers. Each item is made when it is written, so the arrays need no memory. */
 #ifndef OSH_REPORT_LISTS_H
 #define OSH_REPORT_LISTS_H
@@ -15,12 +15,16 @@ typedef struct osh_report_lists {
     double *worst;       // own [subgraphs]: the largest error of a Linear; -1: none
 } osh_report_lists;
 
+/* Sets *l to the lists of r, which must outlive *l. The caller calls osh_report_lists_deinit, also
+ * after a failure. */
 osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_report *r);
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
 /* The functions below return false if an allocation fails. */
 /* Writes null if the number is not finite. */
 bool osh_report_number(cJSON *o, const char *key, double v);
+/* Adds a number of seconds, rounded to microseconds. */
 bool osh_report_seconds(cJSON *o, const char *key, double s);
+/* Adds a string. */
 bool osh_report_string(cJSON *o, const char *key, const char *s);
 #endif

@@ -13,5 +13,6 @@ osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 osh_status osh_mix_shares(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 /* Appends a row of a Markdown table for each data set. */
 osh_status osh_mix_markdown(osh_ctx *cx, osh_buf *b, const osh_mix *m);
+/* Appends the data sets to the page. */
 void osh_mix_page(osh_page *pg, const osh_mix *m);
 #endif

@@ -6,5 +6,6 @@
 #include "report/page.h"
 
 bool osh_mixed_json(cJSON *root, const osh_mixed *m); // returns false if an allocation fails
+/* Writes the section with the choice to the page. A failure is stored in pg. */
 void osh_mixed_page(osh_page *pg, const osh_mixed *m);
 #endif

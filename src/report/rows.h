@@ -1,4 +1,4 @@
-/* rows.h - summaries on a terminal, made of rows with a label and a text. */
+/* rows.h - prints summaries on a terminal, made of rows with a label and a text. */
 #ifndef OSH_ROWS_H
 #define OSH_ROWS_H
 #include "base/buf.h"
@@ -28,5 +28,6 @@ osh_status osh_rows_add(osh_ctx *cx, osh_rows *r, int order, const char *label, 
  * line for each row. Then gives rows a second line as long as lines remain, rows of a low order
  * first. Sets *n_left (may be NULL) to the number of rows that are left out. */
 osh_status osh_rows_print(osh_ctx *cx, osh_buf *b, int *n_left, const osh_rows *r, int most);
+/* Frees the rows. */
 void osh_rows_deinit(osh_ctx *cx, osh_rows *r);
 #endif

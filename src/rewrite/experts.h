@@ -35,6 +35,7 @@ osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* Sets *out (own) to a list with the number of experts that each decoder layer keeps; -1 if the
  * layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
+/* Frees the lists of experts of p. */
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
 /* Prints a map from layers to lists of kept experts. *out (own): the text, which is valid YAML and
  * valid JSON. */

@@ -16,6 +16,7 @@
 
 /* Sets p->folds and p->folded. Needs the recipe, the graph and the list of Linears. */
 osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p);
+/* Frees the folds of p. */
 void osh_plan_folds_free(osh_ctx *cx, osh_rewrites *p);
 /* osh_fold_giving describes how a fold changes weight f->gives[k], which is divided by factors.
  * osh_fold_taking describes how it changes weight f->takes[k], which is multiplied by factors. */
@@ -38,6 +39,7 @@ typedef struct osh_fold_types {
      * squares: the Hessian, which a search needs; NULL: there is no search. */
     const osh_stat_type *channels, *squares;
 } osh_fold_types;
+/* Returns the statistics that the fold needs. */
 osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f);
 /* Sets *out (own [f->n_takes]) to a description of each balance layer of the fold. Must be called
  * after the graph is cut into subgraphs. */

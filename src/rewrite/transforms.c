@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-/* Adds targets for the nodes i for which nodes[i] is true. As in LLM Compressor, the names in
- * `first` come first. Other names are in the order of the modules. */
+/* Adds targets for the nodes i for which nodes[i] is true. The names in `first` come first, as in
+ * LLM Compressor. Other names are in the order of the modules. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};

@@ -22,6 +22,7 @@ typedef struct osh_coverage {
 } osh_coverage;
 /* Makes the counters *out (own). Sets *out to NULL if the graph has no router. */
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);
+/* Frees the counters. Accepts NULL. */
 void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
 /* If `value` is the output of a router, counts the tokens of a batch. x [N, E]: the output for N
  * tokens and E experts, on the host or on the GPU. The caller passes the batches in order. Ignores

@@ -8,6 +8,8 @@
 #include "run/run.h"
 
 typedef struct osh_folding osh_folding; // statistics for the factors of all folds in a range
+/* Makes empty statistics for the folds inside range r. `p` must outlive them. The caller frees *out
+ * with osh_folding_free. */
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
 /* Adds a value of a batch to the statistics for factors. It is a hook of graph/exec.h, whose

@@ -23,6 +23,7 @@ typedef struct osh_pace {
      * this share. */
     double share, fraction;
 } osh_pace;
+/* Computes the estimated work of all phases. The caller calls osh_pace_deinit. */
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
 /* Begins a phase. subgraph: its index; < 0: the phase belongs to no subgraph. now: osh_now(). If
@@ -33,6 +34,7 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
 /* Records the progress of the current phase. fraction: finished fraction of the share that
  * osh_pace_begin has begun. */
 void osh_pace_step(osh_pace *pace, double fraction);
+/* Ends the current phase at time `now`. */
 void osh_pace_end(osh_pace *pace, double now);
 /* Returns the estimated seconds that the run still needs. A number <= 0 means that they are not
  * known, or that the run is at its end. */

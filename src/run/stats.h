@@ -13,6 +13,7 @@ typedef struct osh_stats osh_stats; // statistics for the Linears of some subgra
  * inputs whose statistics are collected; NULL: all inputs. */
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
                          int n_subgraphs, const bool *values);
+/* Frees the statistics. Accepts NULL. */
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 /* Returns a list (view [graph values]) that is true for inputs whose statistics are collected. */
 const bool *osh_stats_wanted(const osh_stats *s);

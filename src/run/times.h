@@ -14,7 +14,9 @@ typedef struct osh_rank_time { // one rank
     double began, waited_before;
 } osh_rank_time;
 
+/* Records the start of a phase on this rank. */
 void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks);
+/* Adds the seconds and the waits since osh_time_begin to the phase. */
 void osh_time_end(osh_rank_time *t, const osh_ranks *ranks, osh_phase phase);
 /* Returns the work of a rank in a phase: the seconds of the phase without waits. */
 double osh_time_work(const osh_rank_time *t, osh_phase phase);

@@ -30,6 +30,7 @@ typedef struct osh_block_of {
     bool *differs; // [inputs]: true if the input differs from its counterpart in the original model
     int *linears; // indices of the Linears that learn, in the order of b.learns
 } osh_block_of;
+/* Sets *o to the block of range r. The caller calls osh_block_deinit. */
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, const osh_range *r);
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
 /* Returns the modifier of the Linears of the block. All of them have the same modifier. */

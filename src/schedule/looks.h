@@ -13,6 +13,7 @@
 #define OSH_LOOKS_H
 #include "schedule/range.h"
 
+/* Returns the name of a mode as in the options: "ram", "disk" or "recompute". */
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
 /* Finds the values of range r that two-pass observers read.

@@ -151,6 +151,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_schedule *p, osh_matching *match, osh_r
                         const osh_strs *targets, int64_t per_subgraph);
 /* Sets p->passes from the statistics that Linears and folds need. (The function is in cut.c.) */
 osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p);
+/* Returns the Linears of n_subgraphs subgraphs from `subgraph` on. */
 osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs);
 int osh_subgraph_of(const osh_schedule *p, int node); // returns -1 if no subgraph contains the node
 /* osh_plan_batches makes batches of `size` samples. On a GPU, it ignores `size` and uses

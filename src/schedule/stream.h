@@ -26,6 +26,7 @@ int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit);
 /* Returns the number of rows of each band of the Linear's weight. The last band may have fewer
  * rows. */
 int64_t osh_band_of_linear(const osh_linear *l);
+/* Returns the number of bands of the Linear's weight. */
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l); // bytes that a row of the weight has in the source
 #endif

@@ -1,7 +1,7 @@
-/* windows.h - the order in which Linears are solved. A call is a set of Linears that one function
- * call of a modifier solves. These Linears read the same value and have the same modifiers. A
- * window is a set of calls that are solved at the same time. The run solves the windows, and the
- * budget counts their bytes.
+/* windows.h - chooses the order in which Linears are solved. A call is a set of Linears that one
+ * function call of a modifier solves. These Linears read the same value and have the same
+ * modifiers. A window is a set of calls that are solved at the same time. The run solves the
+ * windows, and the budget counts their bytes.
  *
  *   osh_windows w = {.p = schedule, .of = linears, .open = values, .n_threads = n, .apart = true};
  *   for (;;) { osh_windows_next(cx, &w); if (!w.n) break; ... }

@@ -146,14 +146,16 @@ void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
 /* Returns the number of points of a loss curve with one point for each `period` steps. */
 int64_t osh_ada_points(int64_t steps, int64_t period);
+/* Optimizes the codes of one weight, as the arguments describe. */
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
 /* Returns the number of bytes of scratch that osh_ada needs. */
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
-/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Of
- * the arguments, a learner does not read h, shift, n_tokens, curve, nearest and learned. w, codes,
+/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). A
+ * learner does not read the arguments h, shift, n_tokens, curve, nearest and learned. w, codes,
  * scale and zero must live as long as the learner. */
 typedef struct osh_ada_learner osh_ada_learner;
+/* Makes a learner. The caller frees *out with osh_ada_learner_free. */
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
 /* Returns an F32 tensor [O, I] into which the caller may write the gradient before it passes the

@@ -1,5 +1,5 @@
-/* columns.h - the table of the functions of GPTQ, with a row for the host and a row for each kind
- * of device, and sizes of the scratch on a device. */
+/* columns.h - declares the table of the functions of GPTQ, with a row for the host and a row for
+ * each kind of device, and sizes of the scratch on a device. */
 #ifndef OSH_COLUMNS_H
 #define OSH_COLUMNS_H
 #ifdef __cplusplus
@@ -13,15 +13,13 @@ extern "C" {
 /* The functions of GPTQ for the host or for one kind of device. On the host, d is NULL and all
  * tensors are in host memory. On a device, all results are complete when a function returns. */
 typedef struct osh_gptq_column {
-    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call.
-     * The weights can have different inputs only on a device. Jobs with the same input must be
-     * adjacent in `jobs`. Each input must have the same number of panels (groups of rows of one
-     * weight, sizes.h). All jobs must have the I, block_size, dq_dtype and weight dtype of the
-     * first job.
-     * Of jobs with the same u, only the first one's `perm` and `dead` are read. The result of a job
-     * does not depend on other jobs.
-     * On a device, w, target, u and w_out are in device memory, and the other members in host
-     * memory. The call processes as many rows at a time as fit into the arena. */
+    /* Runs the column loop (solver/gptq_solve.h) for n weights in one call. The weights can have
+     * different inputs only on a device. Jobs with the same input must be adjacent in `jobs`. Each
+     * input must have the same number of panels (groups of rows of one weight, sizes.h). All jobs
+     * must have the I, block_size, dq_dtype and weight dtype of the first job. Among jobs with the
+     * same u, only `perm` and `dead` of the first one are read. The result of a job does not depend
+     * on other jobs. On a device, w, target, u and w_out are in device memory, and the other
+     * members in host memory. The call processes as many rows at a time as fit into the arena. */
     osh_status (*solve)(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
     /* `scales` searches scales (solver/gptq_scales.h). `refine` improves codes and scales
      * (solver/gptq_refine.h). On a device, w and h are in device memory and all other members are
@@ -62,6 +60,7 @@ void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols); // 
 /* Returns the number of bytes that a solve allocates in the arena if `room` bytes of the arena are
  * free. The result exceeds `room` if one panel of rows does not fit. */
 size_t osh_gptq_solve_device_bytes(const osh_gptq_group *g, size_t room);
+/* Returns the number of bytes that the same solve allocates in host memory. */
 size_t osh_gptq_solve_device_host_bytes(const osh_gptq_group *g);
 /* The next functions return the numbers of bytes that `scales`, `refine` and `permute` allocate in
  * the arena. osh_gptq_refine_device_host_bytes returns the number of bytes that `refine` allocates

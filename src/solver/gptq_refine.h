@@ -46,6 +46,7 @@ typedef struct osh_gptq_refine_args {
     double *all;           // output, one number: the loss if all weights were 0; NULL: not computed
 } osh_gptq_refine_args;
 
+/* Runs the refine steps of `a` with vector code on all threads. */
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Works like osh_gptq_refine, in plain loops and with sums in double (the reference version). */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
@@ -74,6 +75,7 @@ typedef struct osh_group_factors {
 osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
                                   const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
+/* Returns the number of host bytes of the factors and of their computation. */
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
 /* Largest number of columns of a group that OSH_REFINE_RESCALE changes. */
 enum { OSH_RESCALE_WIDEST = 1024 };

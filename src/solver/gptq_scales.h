@@ -47,7 +47,9 @@ typedef struct osh_gptq_scales_args {
     float *zero;          // output: the zero points, in the shape of `scale`; NULL: symmetric
 } osh_gptq_scales_args;
 
+/* Searches all scales and zero points of `a` on all threads. */
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a);
+/* Works like osh_gptq_scales, in plain loops (the reference version). */
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
 /* Searches the scale and the zero point of one group x [n] in plain loops. `weight` [n]: factor of
  * the squared error of each element; NULL: 1. */

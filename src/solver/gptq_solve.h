@@ -61,8 +61,8 @@ typedef struct osh_gptq_solve_args {
     bool packed;
 } osh_gptq_solve_args;
 /* The loss of rounding to nearest is computed for about 64 rows only, because computing it for a
- * row takes as long as solving the row. These rows are called judged. Of 768 rows, the judged rows
- * are 0, 12, 24 ..., so every attention head has judged rows. */
+ * row takes as long as solving the row. These rows are called judged. For example, rows 0, 12, 24
+ * ... of 768 rows are judged, so every attention head has judged rows. */
 enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O)
 {

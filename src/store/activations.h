@@ -21,6 +21,8 @@ typedef struct osh_acts_place {
     const char *dir; // only for tier disk: directory of the files (osh_scratch_open)
     bool zstd;       // only for tier disk: true if samples are compressed
 } osh_acts_place;
+/* Makes an empty store for the values of g and the samples of d; both must outlive it. The caller
+ * frees *out with osh_acts_free. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
 /* Makes a second store, in host memory or on the disk, for the graph and the samples of the store
@@ -75,6 +77,8 @@ osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts
  * width], in the dtype of the value. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                           const osh_tensor *t);
+/* Copies the samples [first, first + n) of a value to t, which has the shape as in osh_acts_store.
+ *  */
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                          osh_tensor *t);
 /* Loads one sample of a value to t in host memory. Only for a store without a device. */
@@ -100,6 +104,7 @@ int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 /* Frees the memory of the samples [first, first + n) of a value. Does nothing if they are in a
  * file. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
+/* True if the store has samples of the value. */
 bool osh_acts_has(const osh_acts *a, int value);
 /* Frees all samples of a value, and removes its file. */
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value);

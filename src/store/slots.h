@@ -42,7 +42,9 @@ typedef struct osh_slots {
     void *transit;        // own [transit_room]: buffer for a sample between a device and the disk
     size_t transit_room;
 } osh_slots;
+/* Frees the buffers. */
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
+/* Closes the file of a value on the host and on the GPU. */
 void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
 /* Returns the number of bytes of the file of a value. If in_blocks is true, the file has the layout
  * with blocks and all samples. Otherwise it has the first layout without compression, and the

@@ -4,5 +4,6 @@
 #define OSH_TIER_H
 
 typedef enum { OSH_TIER_DEVICE, OSH_TIER_HOST, OSH_TIER_DISK } osh_tier;
+/* Returns the name of a tier as in the options: "device", "host" or "disk". */
 const char *osh_tier_name(osh_tier t);
 #endif

@@ -204,9 +204,11 @@ struct osh_device {
  * the last one. Free neighbours are merged. Each call locks a mutex. Offsets and sizes are
  * multiples of 512 bytes. */
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
+/* Frees the object, not the memory of its blocks. */
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
 /* Takes a block of n_bytes and sets *offset. Returns false if no free block is large enough. */
 bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life);
+/* Makes the block at `offset` free. */
 void osh_arena_give(osh_arena *a, size_t offset);
 /* Requests that the next OSH_LIFE_LONG block is at `offset`. If the bytes there are not free, the
  * request has no effect. OSH_ANYWHERE cancels the request. */
@@ -221,6 +223,7 @@ size_t osh_arena_missed(const osh_arena *a);
 void osh_arena_note(osh_arena *a, size_t offset, void *at);
 /* Returns OSH_ANYWHERE if no block has the address `at`. */
 size_t osh_arena_noted(const osh_arena *a, const void *at);
+/* Returns the number of bytes of all blocks that are now taken. */
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far
 /* Returns the number of bytes that a block of n_bytes takes in the arena. */
@@ -245,10 +248,12 @@ void osh_device_count_values(osh_device *d, size_t in_bytes, size_t out_bytes);
 /* Allocates a block of n_bytes in the arena. Returns NULL and records OSH_E_NOMEM if no free block
  * is large enough. */
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life);
+/* Frees a block of osh_device_alloc. Accepts NULL. */
 void osh_device_free(osh_device *d, void *p);
 
 /* The memory for a tensor. d: its device; NULL: host memory. life: lifetime of its block. */
 typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
+/* Allocates a tensor, whose data are not set. The caller frees *out with osh_tensor_free. */
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
 /* osh_tensor_put copies n_bytes from host memory into the data of a tensor. osh_tensor_get copies
@@ -257,6 +262,7 @@ osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,
                           size_t n_bytes);
+/* Sets all bytes of the data to 0. */
 osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t);
 /* Copies all elements of a tensor to another tensor. Each may be in host memory or on a device.
  * Both have the same dtype and number of elements. */

@@ -1,5 +1,5 @@
-/* scalar.h - arithmetic on single numbers for all kernels: minimum, maximum, division that rounds
- * up, rounding to a dtype, and the address of an element. */
+/* scalar.h - defines arithmetic on single numbers for all kernels: minimum, maximum, division that
+ * rounds up, rounding to a dtype, and the address of an element. */
 #ifndef OSH_SCALAR_H
 #define OSH_SCALAR_H
 #include "base/num.h"

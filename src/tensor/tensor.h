@@ -29,6 +29,7 @@ const char *osh_dtype_name(osh_dtype dt);
 /* Returns the dtype with a safetensors tag or torch name, such as "BF16", "bfloat16" or
  * "torch.float16". Returns OSH_DTYPE_NONE for all other texts. */
 osh_dtype osh_dtype_of_name(const char *tag);
+/* Returns the number of bytes of an element. */
 size_t osh_dtype_bytes(osh_dtype dt);
 bool osh_dtype_is_float(osh_dtype dt);            // true for F64, F32, BF16, F16 and FP8
 
@@ -47,9 +48,11 @@ typedef struct osh_tensor {
 /* Makes a tensor in host memory. Its elements are not set. */
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
+/* Frees the tensor and its data. Accepts NULL. */
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 /* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
+/* Return the number of elements of the tensor, and the number of bytes of its data. */
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
 /* Returns the host bytes (gross) of a tensor whose data have n_bytes. */
@@ -57,6 +60,8 @@ static inline size_t osh_tensor_gross(size_t n_bytes)
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
+/* Sets *n_bytes to the bytes of a tensor. Fails if a dimension is negative or the size is too
+ * large. */
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
                            const int64_t *shape);
 /* Sets *numel to the number of elements. Returns false if a dimension is negative or the number

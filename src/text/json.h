@@ -14,6 +14,7 @@
 enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // *out: own, freed with cJSON_Delete
+/* Parses a file of at most max_bytes bytes, like osh_json_parse. */
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
 /* Returns the member of an object, or NULL if there is none. `name` may have dots: "a.b" is the
  * member b of the object a. */
@@ -72,6 +73,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
  * member. A key that occurs twice is passed twice. */
 typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n,
                                          const char *key, const cJSON *o);
+/* Calls `member` for each member of the object in `text`. */
 osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,
                             osh_json_member_fn member, void *user);
 osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // appends v as Python's repr

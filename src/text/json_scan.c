@@ -1,5 +1,5 @@
-/* json_scan.c - a strict scan of JSON text without recursion: RFC 8259, with a limit on the
- * nesting.
+/* json_scan.c - implements a strict scan of JSON text without recursion: RFC 8259, with a limit on
+ * the nesting.
  *
  * cJSON accepts invalid texts such as 01 or raw control characters, and stops at a NUL. A text that
  * passes this scan has the same meaning for cJSON as in RFC 8259. */

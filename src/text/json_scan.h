@@ -1,5 +1,6 @@
-/* json_scan.h - a strict scan of JSON text (RFC 8259) that builds nothing. json.c uses the scan to
- * check a text before cJSON reads it. json_edit.c uses the scan to find the bytes of a member. */
+/* json_scan.h - declares a strict scan of JSON text (RFC 8259) that builds nothing. json.c uses the
+ * scan to check a text before cJSON reads it. json_edit.c uses the scan to find the bytes of a
+ * member. */
 #ifndef OSH_JSON_SCAN_H
 #define OSH_JSON_SCAN_H
 #include "base/buf.h"
@@ -38,12 +39,14 @@ osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *pro
 int osh_json_scan_peek(osh_json_scan *s); // returns the next byte of the text, or -1 at the end
 /* Begins a scan; fails on a byte order mark, as Python does. */
 osh_status osh_json_scan_begin(osh_json_scan *s);
+/* Skips white space. */
 void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // scans a string; s is at the opening quote
 /* Scans a number; s is at its first character. */
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]);
 /* Scans a string or a key, and appends its content to `to`. Does not call the callback `take`. */
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
+/* Works like osh_json_scan_string_to, for a key. */
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_value(osh_json_scan *s); // scans white space and one whole value
 osh_status osh_json_scan_end(osh_json_scan *s);   // fails if anything but white space follows

@@ -24,6 +24,7 @@ typedef struct osh_json_walk {
 osh_status osh_json_walk_file(osh_ctx *cx, osh_json_walk *w, osh_file *file, const char *what);
 osh_status osh_json_walk_text(osh_ctx *cx, osh_json_walk *w, const char *text, size_t n,
                               const char *what);
+/* Frees the buffers of w. */
 void osh_json_walk_deinit(osh_ctx *cx, osh_json_walk *w);
 /* Returns the first byte of the next value: '{', '[', '"', '-', a digit, 't', 'f' or 'n'. If no
  * value follows, returns another byte or -1. */
@@ -35,12 +36,14 @@ typedef osh_status (*osh_json_walk_fn)(osh_ctx *cx, void *user, osh_json_walk *w
 osh_status osh_json_walk_members(osh_json_walk *w, osh_json_walk_fn member, void *user);
 osh_status osh_json_walk_items(osh_json_walk *w, osh_json_walk_fn item,
                                void *user); // reads an array: fn gets NULL as key
+/* Skips the next value. */
 osh_status osh_json_walk_skip(osh_json_walk *w);
 /* Reads a string of at most to->max_bytes bytes and replaces the content of `to`. `name` is used in
  * messages. */
 osh_status osh_json_walk_string(osh_json_walk *w, osh_buf *to, const char *name);
 /* Reads a whole number without a sign, at most 2^53. "1.0", "1e3", "-1" and "\"1\"" are errors. */
 osh_status osh_json_walk_count(osh_json_walk *w, int64_t *out, const char *name);
+/* Reads true or false. */
 osh_status osh_json_walk_bool(osh_json_walk *w, bool *out, const char *name);
 /* Passes the text of the next value to `put`: in one line, without white space outside of strings,
  * with only the necessary escapes. */

@@ -7,6 +7,8 @@
 
 /* A list of targets with compiled regexes. Only one thread may use it at a time. */
 typedef struct osh_matcher osh_matcher;
+/* Compiles n targets. Fails if one is not a valid regex. The caller frees *out with
+ * osh_matcher_free. */
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n);
 void osh_matcher_free(osh_ctx *cx, osh_matcher *m);
 /* Returns the index of the winning target, or -1. If target strings are equal, the last target

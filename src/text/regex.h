@@ -9,6 +9,8 @@ typedef struct osh_regex osh_regex;
 typedef struct osh_hit {
     size_t start, end; // start is SIZE_MAX if there is no match
 } osh_hit;
+/* Compiles the pattern [n]. Fails with OSH_E_FORMAT if it is not a valid regex. The caller frees
+ * *out with osh_regex_free. */
 osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n);
 void osh_regex_free(osh_ctx *cx, osh_regex *r);
 /* Finds the first match at or after `from`. Fails if the search takes too many steps or if s is not

@@ -32,6 +32,8 @@ typedef struct osh_yaml {
     int line, column; // line and column in the file, counted from 1
 } osh_yaml;
 
+/* Parses one YAML document. `what` names the text in messages. The caller frees *out with
+ * osh_yaml_free. Fails with OSH_E_FORMAT if the text is too long or not valid. */
 osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n,
                           const char *what);
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);

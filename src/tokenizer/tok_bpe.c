@@ -1,9 +1,9 @@
 /* tok_bpe.c - encodes one word by byte-pair merging, with byte fallback and unknown tokens.
  *
  * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
- * rank merges first. Of pairs with equal ranks, the leftmost pair merges first. For a short word
- * the code searches an array of ranks for the lowest rank. From HEAP_FROM symbols on it uses a heap
- * of (rank, position), so even a text that is one long word takes only O(n log n). */
+ * rank merges first. If several pairs have the same rank, the leftmost pair merges first. For a
+ * short word the code searches an array of ranks for the lowest rank. From HEAP_FROM symbols on it
+ * uses a heap of (rank, position), so even a text that is one long word takes only O(n log n). */
 #include "base/map.h"
 #include "tokenizer/tok_model.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tok_charsmap.c - the normalizer "Precompiled": applies SentencePiece's map of characters, as
- * tokenizers does.
+/* tok_charsmap.c - implements the normalizer "Precompiled": applies SentencePiece's map of
+ * characters, as tokenizers does.
  *
  *   base64 of:  u32 bytes of the trie | u32 units of a double array (Darts) | texts, each with a
  *   NUL

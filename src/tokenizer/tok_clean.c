@@ -1,6 +1,6 @@
-/* tok_clean.c - normalizers that delete characters or replace them with a space: BertNormalizer and
- * Nmt, as in tokenizers/src/normalizers/bert.rs and unicode.rs. The classes of characters were
- * measured in that library. */
+/* tok_clean.c - implements normalizers that delete characters or replace them with a space:
+ * BertNormalizer and Nmt, as in tokenizers/src/normalizers/bert.rs and unicode.rs. The classes of
+ * characters were measured in that library. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <utf8proc.h>

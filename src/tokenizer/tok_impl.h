@@ -1,4 +1,4 @@
-/* tok_impl.h - declarations that the files tok_*.c of a tokenizer share. src/chat uses the
+/* tok_impl.h - has declarations that the files tok_*.c of a tokenizer share. src/chat uses the
  * functions for UTF-8, too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
@@ -25,6 +25,8 @@ typedef struct osh_tok_file {
     /* scores: the vocabulary of a Unigram model, which is a list. */
     osh_tok_list added, vocab, merges, scores;
 } osh_tok_file;
+/* Reads the text [n] of a tokenizer.json, and finds its long lists. The text must outlive *f.
+ * `what` names it in messages. */
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n,
                               const char *what);
 void osh_tok_file_deinit(osh_tok_file *f);
@@ -35,8 +37,10 @@ typedef struct osh_tok_items {
     size_t n_value, n_first, n_strings;
     double number;      // NAN if the item is not a number
 } osh_tok_items;
+/* Begins to read the items of a list. The text of the list must outlive *it. */
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
+/* Reads the next item. Sets *any to false if there is none. */
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
 /* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the
  * number of bytes of the first string. If not, sets it->n_strings to 0. */
@@ -66,7 +70,9 @@ typedef struct osh_tok_text {
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
+/* Appends n bytes to the text. Fails if the text would exceed its limit. */
 osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t n);
+/* Appends a piece to the list of pieces. */
 osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
@@ -104,6 +110,7 @@ typedef struct osh_tok_pattern {
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // o: {"Regex": ...} or {"String": ...}
+/* Compiles a regex of Oniguruma. `what` names its place in messages. */
 osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
@@ -188,9 +195,11 @@ typedef struct osh_tok_role {
 osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const osh_tok_role *role, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
+/* Runs the steps one after the other on the text in w. */
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 /* Runs the normalizers. The size of their output is limited by the size of their input. */
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
+/* Appends the steps of the normalizer o of tokenizer.json. */
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
 /* Returns the kind of positions where all normalizers together allow a cut. */
@@ -208,6 +217,7 @@ bool osh_cp_is_grapheme(uint32_t cp);
  * other. If `compat` is false, the result holds only for NFC and NFD. If `compat` is true, the
  * result also holds for NFKC and NFKD. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
+/* Appends the steps of the pre-tokenizer o of tokenizer.json. */
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
 /* Calls fn for each text piece p. `fn` appends the output for the piece to `out`, and may set
@@ -216,6 +226,7 @@ typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_to
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
                               osh_tok_map_fn fn);
+/* Two functions for osh_tok_map_pieces. */
 osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                            size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
@@ -238,6 +249,7 @@ typedef struct osh_tok_pairs {
     struct osh_tok_pair { uint64_t key; uint32_t a, b; } *slots; // own
     size_t n, mask;
 } osh_tok_pairs;
+/* Makes an empty table with memory for n_expected keys. */
 osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected);
 /* Sets the two values of the key. The key may be new. */
 osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b);
@@ -256,22 +268,28 @@ static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *
 osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_file *f,
                               const char *what);
 void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
+/* Sets *id to the id of a token of n bytes. Returns false if the model does not have it. */
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
 size_t osh_tok_model_size(const osh_tok_model *m); // returns the number of tokens in the vocabulary
+/* Returns the highest id of the vocabulary. */
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
 /* True if no token of the model contains the boundary between the characters x and y. Always false
  * for models in which a whole word may be a token although no merge makes it. */
 bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
+/* Appends the ids of a word of n bytes. */
 osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,
                                 size_t n);
 uint32_t osh_tok_byte_char(unsigned char b); // returns GPT-2's printable character for a byte
 
 /* tok_added.c: the added tokens. */
 typedef struct osh_tok_added osh_tok_added;
+/* Reads the added tokens of tokenizer.json. The caller frees *out with osh_tok_added_free. */
 osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f,
                               const osh_tok_model *m, const osh_tok_steps *normalizers,
                               const char *what);
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
+/* Cuts the text of w at the added tokens; `normalized` says which of them: those for normalized or
+ * for original text. */
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
                                osh_tok_work *w);
 typedef struct osh_tok_added_token {
@@ -298,6 +316,8 @@ osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *
 
 /* The ids that the post-processor adds before and after one sequence. */
 typedef struct osh_tok_post { osh_ids before, after; } osh_tok_post;
+/* Reads the post-processor o of tokenizer.json; NULL: there is none. The caller calls
+ * osh_tok_post_deinit. */
 osh_status osh_tok_post_load(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what);
 void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 

@@ -1,5 +1,5 @@
-/* tok_model.h - the interface of models, which convert one word to ids. Each model has one file and
- * one row in the table of tok_model.c. */
+/* tok_model.h - declares the interface of models, which convert one word to ids. Each model has one
+ * file and one row in the table of tok_model.c. */
 #ifndef OSH_TOK_MODEL_H
 #define OSH_TOK_MODEL_H
 #include "tokenizer/tok_impl.h"

@@ -1,4 +1,5 @@
-/* tok_normalize.c - the normalizers of tokenizer.json, each as in tokenizers/src/normalizers.
+/* tok_normalize.c - implements the normalizers of tokenizer.json, each as in
+ * tokenizers/src/normalizers.
  *
  * utf8proc makes NFC, NFD, NFKC and NFKD. Lowercase maps character by character (no final sigma),
  * as char::to_lowercase does. The tables of tok_unicode.c make every single character normalize as

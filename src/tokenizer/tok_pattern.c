@@ -1,4 +1,4 @@
-/* tok_pattern.c - Oniguruma's regexes of tokenizer.json, rewritten for PCRE2. tok_split.c searches
+/* tok_pattern.c - rewrites Oniguruma's regexes of tokenizer.json for PCRE2. tok_split.c searches
  * for them.
  *
  * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16). This file rewrites the parts that

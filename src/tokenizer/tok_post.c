@@ -1,5 +1,5 @@
-/* tok_post.c - post-processors of tokenizer.json. Only the ids that a post-processor puts before
- * and after one sequence are used.
+/* tok_post.c - implements the post-processors of tokenizer.json. Only the ids that a post-processor
+ * puts before and after one sequence are used.
  *
  * ByteLevel changes only the offsets of tokens, which are not used. The templates for pairs are not
  * used. */

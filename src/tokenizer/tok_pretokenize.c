@@ -1,5 +1,5 @@
-/* tok_pretokenize.c - the pre-tokenizers of tokenizer.json. They cut the text into pieces, which
- * later stages process one by one.
+/* tok_pretokenize.c - implements the pre-tokenizers of tokenizer.json. They cut the text into
+ * pieces, which later stages process one by one.
  *
  * tok_split.c makes all cuts. ByteLevel and Metaspace also change the bytes. The patterns are those
  * of tokenizers/src/pre_tokenizers. */

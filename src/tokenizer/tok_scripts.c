@@ -1,4 +1,4 @@
-/* tok_scripts.c - the script of each character, as in
+/* tok_scripts.c - tabulates the script of each character, as in
  * tokenizers/src/pre_tokenizers/unicode_scripts. Kana and U+30FC count as Han. The space and
  * unassigned characters have the number 0 (no particular script).
  *

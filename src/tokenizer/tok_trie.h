@@ -1,5 +1,5 @@
-/* tok_trie.h - a trie of the bytes of tokens. The trie is built once. The children of a node are
- * neighbours. */
+/* tok_trie.h - declares a trie of the bytes of tokens. The trie is built once. The children of a
+ * node are neighbours. */
 #ifndef OSH_TOK_TRIE_H
 #define OSH_TOK_TRIE_H
 #include "base/buf.h"
@@ -15,8 +15,10 @@ typedef struct osh_tok_words {
     } *items;         // own
     size_t n, cap;
 } osh_tok_words;
+/* Makes an empty list of words. */
 void osh_tok_words_init(osh_tok_words *w);
 void osh_tok_words_deinit(osh_ctx *cx, osh_tok_words *w);
+/* Adds a word of n bytes with its id. */
 osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_t n, int32_t id);
 
 /* The children of node i are nodes child[i] to child[i + 1] - 1, sorted by label. Node 0 is the
@@ -27,8 +29,8 @@ typedef struct osh_tok_trie {
     uint8_t *label;  // own; [n]; the byte on the edge to the node
     size_t n;
 } osh_tok_trie;
-/* Sorts the words and builds the trie. Of two equal words the word with the higher id is kept. Sets
- * *twice to a word that occurs twice, or to NULL if all words differ. */
+/* Sorts the words and builds the trie. If two words are equal, the one with the higher id is kept.
+ * Sets *twice to a word that occurs twice, or to NULL if all words differ. */
 osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
                               const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);

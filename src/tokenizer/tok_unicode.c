@@ -1,5 +1,5 @@
-/* tok_unicode.c - tables of characters. The tokenizers library contains five versions of Unicode,
- * so the tables were measured with the library. */
+/* tok_unicode.c - contains tables of characters. The tokenizers library contains five versions of
+ * Unicode, so the tables were measured with the library. */
 #include "tokenizer/tok_unicode.h"
 
 const osh_uni_range osh_uni_newer[] = {

@@ -4,8 +4,8 @@
  * Agrees with tokenizers/src/models/unigram, which is SentencePiece's encode_optimized: each token
  * of the vocabulary is an edge from the character where it starts. A character that is no token by
  * itself is unknown, and its score is the lowest score minus 10. Sums are computed in double from
- * the start of the word, so equal paths have equal sums. Of paths with equal scores, the first one
- * found is used. Successive unknown characters become one token. */
+ * the start of the word, so equal paths have equal sums. If several paths have the same score, the
+ * first one found is used. Successive unknown characters become one token. */
 #include "tokenizer/tok_model.h"
 #include "tokenizer/tok_trie.h"
 #include <math.h>

@@ -1,6 +1,6 @@
-/* tok_wordpiece.c - the models WordPiece and WordLevel. WordPiece repeatedly removes the longest
- * token from the start of a word. If at some point no token matches, the whole word is unknown. In
- * WordLevel, a word is one token or unknown.
+/* tok_wordpiece.c - implements the models WordPiece and WordLevel. WordPiece repeatedly removes the
+ * longest token from the start of a word. If at some point no token matches, the whole word is
+ * unknown. In WordLevel, a word is one token or unknown.
  *
  * Agrees with tokenizers/src/models/wordpiece and wordlevel. After the first token, WordPiece looks
  * for tokens with the prefix ("##"). */

@@ -23,6 +23,7 @@ osh_status osh_tokenizer_other(osh_ctx *cx, const char **name, const char *model
 /* Makes a tokenizer from the text of a tokenizer.json; `what` names the text in messages. */
 osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *text, size_t n,
                                const char *what);
+/* Frees the tokenizer. Accepts NULL. */
 void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
 /* Appends the ids of a text to `ids`. The text may contain any bytes: invalid UTF-8 becomes U+FFFD,
  * as with Python's errors="replace". */
@@ -33,8 +34,10 @@ osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, con
  * may omit end. The tokenizer stores only the text whose ids still depend on later text, and at
  * most one more part. */
 void osh_tokenizer_begin(osh_tokenizer *t);
+/* Appends the ids of the next n bytes that are known already. */
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
+/* Appends the ids of the rest of the text. */
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
 /* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to
  * the ids that osh_tokenizer_end would append after them now. Keeps the text of *tail for later
@@ -50,6 +53,7 @@ void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t);
 /* Returns the highest id + 1, including added tokens. */
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t);
+/* Reserves memory for n_more ids. */
 osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);
 #endif

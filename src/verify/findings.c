@@ -1,4 +1,4 @@
-/* findings.c - the list of problems (findings) that `oneshot verify` reports. */
+/* findings.c - collects the list of problems (findings) that `oneshot verify` reports. */
 #include <stdio.h>
 #include <string.h>
 

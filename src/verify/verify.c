@@ -1,5 +1,5 @@
-/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard of an output again and lists all
- * problems. */
+/* verify.c - implements `oneshot verify OUT [--model SRC]`: reads every shard of an output again
+ * and lists all problems. */
 #include "verify/verify.h"
 #include "verify/verify_output.h"
 

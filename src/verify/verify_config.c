@@ -269,8 +269,7 @@ done:
 
 /* Returns the dtype that the scales of a module should have: that of its first scale with a float
  * dtype. It is the dtype of the weight in the source, which may differ from the dtype in
- * config.json. Whether the dtype of this scale agrees with the source is left to other checks
- * (manifest, plan). */
+ * config.json. Other checks (manifest, plan) compare the dtype of this scale with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};

@@ -15,12 +15,12 @@ body, tail = "{{ m.content + eos_token + '\\n' }}", "{% endfor %}{% if add_gener
 put = lambda name, text: open(name + "/chat_template.jinja", "w").write(text)
 put("plain", head + body + tail)
 put("marked", head + "{% if m.role == 'assistant' %}{% generation %}" + body + "{% endgeneration %}{% else %}" + body + "{% endif %}" + tail)
-# As in Qwen3's template, only the last answer keeps its reasoning. As in DeepSeek R1's template,
-# the prompt for an answer ends with the first token of the reasoning.
+# Only the last answer keeps its reasoning, as in Qwen3's template. The prompt for an answer ends
+# with the first token of the reasoning, as in DeepSeek R1's template.
 think = head + "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n' }}{% endif %}" + body
 put("think", think + tail)
 put("deep", think + tail.replace("assistant|>\\n", "assistant|>\\n<think>\\n"))
-# As in Mistral's template, a text occurs only before the last question.
+# A text occurs only before the last question, as in Mistral's template.
 put("late", head.replace("{{ '<|' +", "{% if loop.revindex == 2 %}{{ 'Late: ' }}{% endif %}{{ '<|' +") + body + tail)
 put("loud", "{{ messages|length }}" + head + body.replace("m.content", "m.content|upper") + tail)
 texts = [json.loads(line)["text"] for line in open(sys.argv[1])]

@@ -1,4 +1,4 @@
-/* cublaslt.cc - emulated libcublasLt.so. It checks arguments like the real library, and computes
+/* cublaslt.cc - emulates libcublasLt.so. It checks arguments like the real library, and computes
  * matrix products by OpenBLAS on f32 copies. */
 #include <cublasLt.h>
 

@@ -1,4 +1,4 @@
-/* cufile.cc - emulated libcufile.so. It reads to the GPU's memory through host memory. It accepts
+/* cufile.cc - emulates libcufile.so. It reads to the GPU's memory through host memory. It accepts
  * only accesses that are fast in the real library: whole blocks of 4 KiB, in the file and on the
  * GPU. A test sets faults with osh_play_fail (play.h):
  *

@@ -1,4 +1,4 @@
-/* cusolver.cc - emulated libcusolver.so, which calls LAPACK. */
+/* cusolver.cc - emulates libcusolver.so with LAPACK. */
 #include <cusolverDn.h>
 
 #include <lapacke.h>

@@ -1,5 +1,5 @@
-/* nvml.cc - the part of NVML that the program uses, for the emulated GPU. It reports that 3 GiB of
- * GPU memory are used by another process. */
+/* nvml.cc - emulates the part of NVML that the program uses. It reports that 3 GiB of GPU memory
+ * are used by another process. */
 #include <string.h>
 
 struct memory { unsigned long long total, free, used; };

@@ -1,5 +1,5 @@
-/* play.h - functions by which tests set options of the emulated GPU. An option takes effect at the
- * next call of CUDA. */
+/* play.h - declares functions by which tests set options of the emulated GPU. An option takes
+ * effect at the next call of CUDA. */
 #ifndef OSH_PLAY_H
 #define OSH_PLAY_H
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* disk_log.h - the format of a log of calls that change a disk. record.c writes the log, and
- * lose_power.c reads it. */
+/* disk_log.h - defines the format of a log of calls that change a disk. record.c writes the log,
+ * and lose_power.c reads it. */
 #ifndef DISK_LOG_H
 #define DISK_LOG_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* record.c - a library for LD_PRELOAD. It writes a log of all calls that change files or
+/* record.c - is a library for LD_PRELOAD. It writes a log of all calls that change files or
  * directories below the working directory, with their data. From the log, lose_power.c makes
  * directories as they may be after a loss of power.
  *

@@ -1,4 +1,4 @@
-/* attention_grad.h - functions that both CPU kernels for the gradients of attention use.
+/* attention_grad.h - declares functions that both CPU kernels for the gradients of attention use.
  * attention_grad.c has the formulas and computes them in F32. pairs_attention_grad.c multiplies
  * BF16 values. */
 #ifndef OSH_ATTENTION_GRAD_H

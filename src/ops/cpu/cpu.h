@@ -1,5 +1,5 @@
-/* cpu.h - the fast CPU kernels of the ops. For each op, the file declares the kernel, and a
- * function that returns the bytes of scratch that the kernel needs. */
+/* cpu.h - declares the fast CPU kernels of the ops. For each op, the file declares the kernel, and
+ * a function that returns the bytes of scratch that the kernel needs. */
 #ifndef OSH_OPS_CPU_H
 #define OSH_OPS_CPU_H
 #include "ops/op.h"

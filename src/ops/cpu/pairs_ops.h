@@ -1,5 +1,5 @@
-/* pairs_ops.h - kernels that multiply BF16 values with math/pairs.h. All tensors are BF16 unless a
- * comment says otherwise. Shape letters: op.h. */
+/* pairs_ops.h - declares kernels that multiply BF16 values with math/pairs.h. All tensors are BF16
+ * unless a comment says otherwise. Shape letters: op.h. */
 #ifndef OSH_PAIRS_OPS_H
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"

@@ -26,6 +26,7 @@ typedef struct osh_scan_head { // inputs of the op and weights of head h; all po
     int64_t h;
     float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
+/* Returns the inputs and the weights of head h, from the inputs `in` of the op. */
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
 /* Copies B, C and x of the token in row t to m. Sets gates[0] to the decay of the state and
  * gates[1] to the step d, the factor of x (osh_ssm_gates). */

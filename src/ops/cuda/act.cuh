@@ -1,4 +1,4 @@
-/* act.cuh - the activations of the ops glu and act in f32, and their derivatives (slope).
+/* act.cuh - defines the activations of the ops glu and act in f32, and their derivatives (slope).
  *
  *   silu               x / (1 + e^-x)
  *   gelu               x/2 erfc(-x / sqrt 2)

@@ -1,4 +1,4 @@
-/* cuda.h - the CUDA kernels of the ops of ops.def, callable from C.
+/* cuda.h - declares the CUDA kernels of the ops of ops.def, callable from C.
  *
  * Tensors are in GPU memory (osh_tensor.device) unless an argument says otherwise. Scratch comes
  * from the device's arena (OSH_LIFE_SHORT) and is freed before the call returns. Results depend on

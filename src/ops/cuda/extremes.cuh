@@ -1,4 +1,4 @@
-/* extremes.cuh - atomic minima and maxima of floats in GPU memory.
+/* extremes.cuh - computes atomic minima and maxima of floats in GPU memory.
  *
  * They are atomic minima and maxima of integers, whose result does not depend on the order of the
  * threads. For this the bits of floats are read as integers. Non-negative floats have the order of

@@ -1,6 +1,6 @@
-/* grid.cuh - device functions for a grid (math/grid.h), which is the set of values that codes can
- * represent. The functions round to values of the grid, and convert values to codes and codes to
- * values. */
+/* grid.cuh - defines device functions for a grid (math/grid.h), which is the set of values that
+ * codes can represent. The functions round to values of the grid, and convert values to codes and
+ * codes to values. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
 #include "ops/cuda/op.cuh"

@@ -1,6 +1,7 @@
-/* mma.cuh - one function for each instruction of tensor cores and of asynchronous copies (sm_80 and
- * later). If OSH_PLAY is defined (in tests), the functions emulate the instructions on the host.
- * tests/kernels/test_mma.cu tests instructions and emulation against the definitions below.
+/* mma.cuh - defines one function for each instruction of tensor cores and of asynchronous copies
+ * (sm_80 and later). If OSH_PLAY is defined (in tests), the functions emulate the instructions on
+ * the host. tests/kernels/test_mma.cu tests instructions and emulation against the definitions
+ * below.
  *
  * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
  * 9, section 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g =

@@ -1,4 +1,5 @@
-/* rows.cu - ops that combine each row of x [N, D] with a row of a table or with a number.
+/* rows.cu - implements ops that combine each row of x [N, D] with a row of a table or with a
+ * number.
  *
  *   positions        x + w[position + offset]
  *   sigmoid_gate     x sigmoid(gate) or x softplus(gate), gate [N, G]

@@ -1,5 +1,5 @@
-/* sizes.h - sizes of chunks, panels and pieces on which the scratch of CUDA kernels depends. The
- * kernels and sizes.c use the same sizes. Shape letters: op.h. */
+/* sizes.h - declares the sizes of chunks, panels and pieces on which the scratch of CUDA kernels
+ * depends. The kernels and sizes.c use the same sizes. Shape letters: op.h. */
 #ifndef OSH_CUDA_SIZES_H
 #define OSH_CUDA_SIZES_H
 #ifdef __cplusplus
@@ -41,6 +41,7 @@ enum {
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
 /* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
+/* Returns the number of bytes of these parts for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
@@ -57,6 +58,7 @@ int64_t osh_attention_row(int64_t n_keys);
  * head.
  * OSH_SCAN_DIM: largest Dk of delta_rule, and largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
+/* Returns the number of blocks of such a kernel for a batch of n_tokens tokens. */
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
 /* For attention_grad.cu.
  * osh_attention_back_chunk: returns the number of queries in a chunk of a sample of T tokens.
@@ -66,10 +68,12 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */
 enum { OSH_SUM_ROWS = 512 };
+/* Returns the number of bytes of the partial sums of a matrix [rows, D]. */
 size_t osh_sums_bytes(int64_t rows, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
+/* Returns the number of bytes of the scores of attention.cu for a sample of n_tokens tokens. */
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
 /* Attention of peak.cu: osh_peak_heads has the heads of Llama-3-8B. osh_peak_widths sets `of` to
@@ -85,6 +89,8 @@ size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 enum { OSH_MIXTURE_F, OSH_MIXTURE_Y, OSH_MIXTURE_PARTS, OSH_MIXTURE_TILES, OSH_MIXTURE_N_ARRAYS };
 /* PART: largest size of a routed_part in bytes; TILE_ROWS: rows of a tile (routed.cuh) */
 enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 };
+/* Sets at[i] to the offset of array i in one allocation of the arena. Returns the size of the
+ * allocation. */
 size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F,
                            int n_experts);
 

@@ -1,4 +1,5 @@
-/* dense.c - the format of a weight that is changed but not quantized, for example pruned.
+/* dense.c - implements the format of a weight that is changed but not quantized, for example
+ * pruned.
  *
  *   weight   dtype of the original weight [O, I] */
 #include "quant/formats/common.h"

@@ -1,4 +1,4 @@
-/* micro.c - formats of small floats: 4, 6 and 8 bits, with small groups
+/* micro.c - implements the formats of small floats: 4, 6 and 8 bits, with small groups
  * (compressed_tensors/compressors/nvfp4, mxfp4, mxfp6): nvfp4-pack-quantized and
  * mxfp4-pack-quantized have E2M1 codes, two in a byte; mxfp6-pack-quantized has E2M3 codes, four in
  * three bytes; mxfp8-quantized has E4M3 codes. All MX formats have the same scales.

@@ -1,4 +1,4 @@
-/* pack.c - pack-quantized: integers of 2 to 8 bits as a dense bit stream
+/* pack.c - implements pack-quantized: integers of 2 to 8 bits as a dense bit stream
  * (compressed_tensors/compressors/pack_quantized).
  *
  *   weight_packed      I32 [O, ceil(I*b/32)]   each row is a stream: element i has the bits

@@ -1,4 +1,4 @@
-/* plain.c - int-quantized, float-quantized and naive-quantized: one byte per weight
+/* plain.c - implements int-quantized, float-quantized and naive-quantized: one byte per weight
  * (compressed_tensors/compressors/naive_quantized/base.py). The three formats differ only in their
  * names.
  *

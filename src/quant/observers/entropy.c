@@ -8,8 +8,8 @@
  *
  * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted
  * equally from the other bins. i begins with levels / 2 and grows in steps of n / bins, rounded up.
- * n is the current number of bins, and `bins` is the initial number. Of ranges with equal
- * divergence the first is chosen. */
+ * n is the current number of bins, and `bins` is the initial number. If several ranges have the
+ * same divergence, the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* imatrix.c - searches the range of a weight with the smallest error. The errors of each input
  * channel are multiplied by a factor, the mean square of the channel
- * (llmcompressor/observers/imatrix.py). As in llmcompressor, the factors are used only with the
- * strategies channel and group. With all other strategies the factors are 1; with `strict: true`
- * such a strategy is an error. With patience 0 the search does not end early. */
+ * (llmcompressor/observers/imatrix.py). The factors are used only with the strategies channel and
+ * group, as in llmcompressor. With all other strategies the factors are 1; with `strict: true` such
+ * a strategy is an error. With patience 0 the search does not end early. */
 #include "quant/observer.h"
 
 static osh_range_search imatrix_search(const osh_q_args *a)

@@ -188,9 +188,8 @@ done:
     return rc;
 }
 
-/* Sets q->dtype, the dtype of the dense weight, if config.json has no dtype. As in
- * compressed-tensors, it is the dtype of the scale, or BF16 if the scales are not floats of 16 or
- * 32 bits. */
+/* Sets q->dtype, the dtype of the dense weight, if config.json has no dtype. It is the dtype of the
+ * scale, or BF16 if the scales are not floats of 16 or 32 bits, as in compressed-tensors. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;

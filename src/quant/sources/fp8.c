@@ -57,8 +57,8 @@ static bool fp8_claims(const osh_source *s, const osh_entry *e, size_t *n)
 }
 
 /* The member `claims` of osh_source_type, for tensors that fp8_claims refuses. True for all FP8
- * tensors, and for scales (names in _scale_inv) whose weight is missing or is not FP8. Of these,
- * bare_find accepts only tensors of experts, and fails for the others. */
+ * tensors, and for scales (names in _scale_inv) whose weight is missing or is not FP8. bare_find
+ * then accepts the tensors of experts, and fails for all others. */
 static bool bare_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     int64_t i;

@@ -1,6 +1,6 @@
-/* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all steps of
- * a block of rows before it begins the next block, so each thread needs memory for one block only.
- * The bytes do not depend on threads.
+/* ada.c - runs AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all
+ * steps of a block of rows before it begins the next block, so each thread needs memory for one
+ * block only. The bytes do not depend on threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568) learns v. h = 0 rounds w / s down, h = 1 rounds up.
  *
@@ -25,8 +25,8 @@
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
  * [least, most] is the range of the group's weights, with least <= 0 <= most. Without zero points
- * scales may be signed. As in auto-round, the weight with the largest magnitude then always has the
- * code lo:
+ * scales may be signed. The weight with the largest magnitude then always has the code lo, as in
+ * auto-round:
  *
  *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
  *
@@ -37,7 +37,7 @@
  *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
  *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
  *
- * As in auto-round, v is added to w / s and is not a fraction of a step. Near 0, v can move a code
+ * v is added to w / s and is not a fraction of a step, as in auto-round. Near 0, v can move a code
  * by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round. rnd
  * rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which
  * does not change.

@@ -79,6 +79,7 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
 /* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */
+/* Returns the index of the scale of a group in a row of the weight. */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
 /* For the row that begins at element `at`: sets m->base of each column to the zero point plus the
  * largest value of the grid that is at most w / s. */
@@ -87,10 +88,14 @@ void osh_ada_base(const osh_ada_job *j, const osh_ada_room *m, int64_t at);
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);
 /* Sets m->s and m->z to the scale and the zero point of each column of row r. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
+/* Initializes the learned numbers of row r. The caller has set m->w and m->s0. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
+/* Returns the numbers of step t, from 0. */
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
+/* For AdaQuant: changes the weights of row r by one step, and its scales if they are learned. */
 void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                        const osh_ada_row_step *s);
+/* For AutoRound: sets the shares of n rows to 1, and computes the range of each group. */
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n);
 /* Replaces the scales of n rows by signed scales. Does nothing if rule.signed_scales is false or if
  * there are zero points. */
@@ -100,8 +105,12 @@ static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;
 }
+/* For AutoRound: changes the shares of the groups of row r by the signs of their gradients. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t);
+/* Stores the codes and scales of row r, whose loss is lower than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
+/* For AdaRound and AdaQuant: returns the final code of column i of row r, as a value of the grid.
+ *  */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i);
 #endif

@@ -1,6 +1,6 @@
-/* panel.h - the column loop inside a block of columns, and the search for scales, on panels. A
- * panel contains rows of a weight, transposed to [columns, rows]. Each vector lane has its own row,
- * so no sum crosses lanes and all instruction sets give the same bytes. */
+/* panel.h - declares the column loop inside a block of columns, and the search for scales, on
+ * panels. A panel contains rows of a weight, transposed to [columns, rows]. Each vector lane has
+ * its own row, so no sum crosses lanes and all instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"

@@ -1,5 +1,5 @@
-/* prune_solve.cu - SparseGPT (solver/prune.h) on a GPU. The weight is in f32 in the arena. For each
- * block of columns, without an n:m pattern:
+/* prune_solve.cu - runs SparseGPT (solver/prune.h) on a GPU. The weight is in f32 in the arena. For
+ * each block of columns, without an n:m pattern:
  *
  *   prune_count, prune_pick   find the threshold: the k-th smallest cost of all rows, bit by bit
  *

@@ -1,4 +1,4 @@
-/* sizes.h - the layout of the scratch of the solver's kernels. sizes.c, prune_sizes.c and
+/* sizes.h - declares the layout of the scratch of the solver's kernels. sizes.c, prune_sizes.c and
  * refine_sizes.c compute the layout. These files are in every binary, also without CUDA. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
@@ -49,6 +49,7 @@ enum { // indices of the arrays of a solve, which are parts of one allocation in
     OSH_GPTQ_PANELS,
     OSH_GPTQ_N_ARRAYS
 };
+/* Returns the number of rows of a panel of weights [O, I]: a power of two from 64 to 1,024. */
 int64_t osh_gptq_panel_rows(int64_t I);
 /* True if a TF32 product is faster than an F32 product because enough columns follow the block
  * [first, first + n). Assumes a GPU whose TF32 products are at least three times as fast as its F32
@@ -80,6 +81,8 @@ enum { // indices of the arrays of a solve by SparseGPT
 };
 /* Number of floats of the array OSH_PRUNE_ERR. */
 int64_t osh_prune_room(const osh_prune_solve_args *a);
+/* Sets at[i] to the offset of array i in one allocation of the arena, and returns the size of the
+ * allocation. osh_scales_offsets and osh_refine_offsets do the same. */
 size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a);
 
 /* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */

@@ -7,6 +7,7 @@ extern "C" {
 #include "gpu/gpu.h"
 #include "solver/columns.h"
 
+/* The arguments and the results are those of the functions in osh_gptq_column. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);

@@ -1,5 +1,5 @@
-/* cublasLt.h - the part of cuBLASLt that src/gpu/blas.cu uses. Constants have the values of the
- * real library. cublaslt.cc has the functions. */
+/* cublasLt.h - declares the part of cuBLASLt that src/gpu/blas.cu uses. Constants have the values
+ * of the real library. cublaslt.cc has the functions. */
 #ifndef OSH_PLAY_CUBLASLT_H
 #define OSH_PLAY_CUBLASLT_H
 #include <cuda_runtime.h>

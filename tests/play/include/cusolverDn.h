@@ -1,5 +1,5 @@
-/* cusolverDn.h - the part of cuSOLVER that src/gpu/blas.cu uses. Constants have the values of the
- * real library. cusolver.cc has the functions. */
+/* cusolverDn.h - declares the part of cuSOLVER that src/gpu/blas.cu uses. Constants have the values
+ * of the real library. cusolver.cc has the functions. */
 #ifndef OSH_PLAY_CUSOLVERDN_H
 #define OSH_PLAY_CUSOLVERDN_H
 #include <cublasLt.h>
