@@ -320,7 +320,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
             OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: %s has neither scheme nor config_groups: want one of them",
+                     "%s: %s has no scheme and no config_groups: want one of them",
                      what, m->type->name);
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));

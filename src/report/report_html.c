@@ -386,7 +386,7 @@ static void html_experts(osh_page *pg, const osh_report *r)
     PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts",
         r->n_experts);
     if (d->n)
-        PUT(pg, ", each calibrated on all %lld tokens, whichever expert the router chose",
+        PUT(pg, ", each calibrated on all %lld tokens, for any choice of the router",
             (long long)d->offsets[d->n]);
     PUT(pg, ".</p>\n");
     if (r->run->coverage) html_coverage(pg, r->run);
