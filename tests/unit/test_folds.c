@@ -129,7 +129,7 @@ static void test_refused(void **state)
         {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*gate_proj']]",
          "mlp (glu) also reads its output"},
         {"llama_default", "mappings: [[['re:.*q_proj', 're:.*v_proj'], 're:.*input_layernorm']]",
-         "k_proj (linear) reads"},
+         "k_proj (linear) also reads"},
         {"llama_default", "mappings: [[['re:.*q_proj'], 're:.*norm2']]",
          "re:.*norm2 matches no module"},
         {"llama_default", "mappings: [[['re:.*w1'], 're:.*input_layernorm']]",
