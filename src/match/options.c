@@ -9,7 +9,7 @@
  * before it uses them. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
-     .doc = "directory with more architecture templates, in addition to the built-in ones"}
+     .doc = "directory with architecture templates in addition to the built-in ones"}
 #define LOG_LEVEL_ROW                                                                              \
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",         \
      .doc = "least severe messages on standard error"}
