@@ -153,7 +153,7 @@ static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, vo
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_line(cx, &b, "%s: is finished, made by this command; nothing to do",
+    OSH_TRY(osh_buf_line(cx, &b, "%s: is finished and was made by this command; nothing to do",
                          p->in.opt->output));
     if (sink) sink(user, b.data, b.len);
 done:
@@ -174,7 +174,7 @@ static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
                      r->plan->match.linears[i].name, r->results[i].fallback);
     }
     if (osh_emitter_resumed(r->emitter))
-        osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done",
+        osh_log(cx, OSH_LOG_INFO, "continuing from %s: %d of %d modules are done",
                 osh_emit_dir(r->emitter), n, r->plan->match.n_linears);
 done:
     return rc;
@@ -239,11 +239,11 @@ static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
                  opt->verbose ? ": want --log-level info" : "");
     if (opt->device_model)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--device-model %s: a run uses the GPU that is there; this is for `oneshot plan`",
+                 "--device-model %s: a run uses the GPU of the machine; this is for `oneshot plan`",
                  opt->device_model);
     if (opt->n_ranks || opt->ranks_per_node)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--ranks %lld: a run has the ranks that mpirun or srun starts; this is for "
+                 "--ranks %lld: mpirun or srun sets the ranks of a run; this is for "
                  "`oneshot plan`",
                  (long long)opt->n_ranks);
 done:
@@ -419,8 +419,9 @@ static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sin
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     if (osh_wants_choice(opt))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "--target-bits and --target-size do not go with a recipe that drops experts, "
-                 "nor with sparsity_profile owl: want the output of that first, and them on it");
+                 "--target-bits and --target-size do not support a recipe that drops experts or "
+                 "has sparsity_profile owl: want that recipe alone, and its output as the --model "
+                 "of a second run");
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(check_run(cx, opt));
     OSH_TRY(osh_measure(cx, &recipe, opt, sink, user));

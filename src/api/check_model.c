@@ -205,16 +205,16 @@ static osh_status sample_run(osh_ctx *cx, osh_buf *b, const char *dir, const osh
     OSH_TRY(osh_forward_run(cx, f, &d, 1, true, &pr));
     OSH_TRY(sample_score(cx, &loss, f, &d));
     double guess = log((double)f->graph->n_vocab);
-    OSH_TRY(osh_buf_line(cx, b,
-                         "one sample of %lld tokens%s: loss %.4f; who guesses has ln %lld = %.4f",
-                         (long long)d.offsets[1], text ? "" : ", made up without a tokenizer.json",
-                         loss, (long long)f->graph->n_vocab, guess));
+    OSH_TRY(osh_buf_line(
+        cx, b, "one sample of %lld tokens%s: loss %.4f; a random guess has ln %lld = %.4f",
+        (long long)d.offsets[1], text ? "" : ", made up without a tokenizer.json", loss,
+        (long long)f->graph->n_vocab, guess));
     if (!(loss < INFINITY))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the loss of the sample is not a number", dir);
     if (text && loss > guess - 1)
-        OSH_TRY(osh_buf_line(
-            cx, b,
-            "that is what guessing gives: the weights are random, or the template is wrong"));
+        OSH_TRY(osh_buf_line(cx, b,
+                             "the loss is that of a random guess: the weights are random, or the "
+                             "template is wrong"));
 done:
     osh_dataset_deinit(cx, &d);
     osh_forward_close(cx, f);
@@ -239,7 +239,7 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
     if (c.faults.n || c.n_forgotten)
         OSH_FAIL(
             cx, OSH_E_FORMAT,
-            "%s: %lld tensors are not as the template of %s wants them, %lld are forgotten by it",
+            "%s: %lld tensors do not fit the template of %s, and %lld are missing from it",
             dir, (long long)c.faults.n, osh_source_checkpoint(c.source)->config->architecture,
             (long long)c.n_forgotten);
 done:

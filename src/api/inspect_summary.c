@@ -158,7 +158,7 @@ static osh_status inspect_tokenizer(osh_ctx *cx, osh_buf *b, const char *dir)
     char *path = osh_path_join(cx, dir, "tokenizer.json"); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) {
-        OSH_TRY(osh_row(cx, b, "tokenizer", "no tokenizer.json: data needs token ids"));
+        OSH_TRY(osh_row(cx, b, "tokenizer", "no tokenizer.json: data must have token ids"));
         goto done;
     }
     OSH_TRY(inspect_fault(cx, osh_tokenizer_open(cx, &t, dir), why));
@@ -212,7 +212,7 @@ osh_status osh_inspect_summary(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck
     char unread[600] = "", why[600] = "";
     OSH_TRY(inspect_fault(cx, osh_source_open(cx, &source, ck->dir), unread));
     const osh_checkpoint *dense = source ? osh_source_checkpoint(source) : NULL;
-    if (!arch) snprintf(why, sizeof why, "config.json names no architecture");
+    if (!arch) snprintf(why, sizeof why, "config.json has no architecture");
     else if (!osh_graph_knows(cx, arch, NULL))
         snprintf(why, sizeof why, "%.200s is not known (oneshot help models)", arch);
     else if (!source) snprintf(why, sizeof why, "the codes cannot be read");

@@ -12,7 +12,8 @@
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
     if (!p->match.n_linears)
-        return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
+        return osh_fail(cx, OSH_E_USAGE,
+                        "the recipe matches no module, so there is no largest subgraph");
     *out = (osh_largest){.host_bytes = p->budget.memory.peak.host,
                          .device_bytes = p->budget.memory.peak.device};
     for (int i = 1; i < p->match.n_linears; i++)

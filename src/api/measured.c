@@ -40,7 +40,7 @@ static osh_status find_asked(osh_ctx *cx, asked *out, const osh_recipe *r)
         if (!asks.key) continue;
         if (out->what)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s and %s are both measured before the run: want one of them, and its "
+                     "%s and %s both need measurements before the run: want one of them, and its "
                      "output as the --model of the other",
                      r->modifiers[out->at].type->name, r->modifiers[i].type->name);
         *out = (asked){i, find_measurement(asks.key), asks.known};

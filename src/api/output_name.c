@@ -79,7 +79,7 @@ osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *o)
     if (o->output || !o->model || o->only_largest_layer) goto done;
     if (!o->scheme && !o->recipe)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "neither --recipe nor --scheme is given: nothing says what to do");
+                 "want --recipe or --scheme, got none of them");
     if (o->target_bits > 0 || o->target_size)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--output is not given, and %s chooses a scheme for each module, so there is no "

@@ -14,7 +14,7 @@ static osh_status check_format(osh_ctx *cx, const osh_report_options *opt, int n
         OSH_FAIL(cx, OSH_E_USAGE, "--format svg draws one profile, got %d", n);
     if (strcmp(opt->format, "html") && opt->output)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--output is for the page, not for --format %s, which goes to standard output",
+                 "--output is for the page: --format %s writes to standard output",
                  opt->format);
     OSH_TRY(osh_paths_check(cx, osh_report_fields, opt));
 done:

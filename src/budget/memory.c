@@ -435,9 +435,10 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
     if (m->by_gpu) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!gpu || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
-                "--use-gds true: a GPU reads values that rest on the disk uncompressed; %s",
-                !gpu                      ? "nothing runs on a GPU"
-                : m->tier != OSH_TIER_DISK ? "here they rest in memory"
+                "--use-gds true: a GPU reads values only from uncompressed scratch files on the "
+                "disk; %s",
+                !gpu                       ? "nothing runs on a GPU"
+                : m->tier != OSH_TIER_DISK ? "here the values are in memory"
                                            : "--scratch-compression zstd compresses them");
 }
 
@@ -447,7 +448,8 @@ static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
     p->memory.looks_f16 = p->in->graph->dtype == OSH_F32;
     if (!p->memory.looks_f16)
         osh_log(cx, OSH_LOG_WARN,
-                "--calib-cache disk_f16: values of this model are %s, of two bytes: they rest so",
+                "--calib-cache disk_f16: values of this model are %s and have two bytes each: they "
+                "are not converted",
                 osh_dtype_name(p->in->graph->dtype));
 }
 

@@ -61,7 +61,7 @@ osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st)
     osh_buf_init(&text, 0);
     if (!l->n_words)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "generate wants a checkpoint directory and a prompt, got neither");
+                 "generate wants a checkpoint directory and a prompt, got none of them");
     if (o->input_ids && l->n_words == 2)
         OSH_FAIL(cx, OSH_E_USAGE, "got a prompt and --input-ids: want one of them");
     if (l->n_words == 2 && !dash) {

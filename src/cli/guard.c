@@ -69,7 +69,7 @@ static void guard_wait(const osh_watch *w, const sigset_t *child)
     if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
     bool asked = killed || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
     int n = snprintf(text, sizeof text, "oneshot: %s: ended by signal %d (%s)\n",
-                     *w->where ? w->where : "a rank, before it has met the others",
+                     *w->where ? w->where : "a rank, before it connected to the others",
                      WTERMSIG(status), strsignal(WTERMSIG(status)));
     ssize_t unused = asked ? 0 : write(STDERR_FILENO, text, (size_t)n);
     (void)unused;

@@ -167,7 +167,7 @@ static void print_python(void)
 {
     puts("Arguments of LLM Compressor's oneshot() are flags of the same name, with dashes or "
          "underscores. If an\n"
-         "argument is no flag, only the value that the program uses anyway is accepted:\n");
+         "argument is not a flag, only the value that the program uses anyway is accepted:\n");
     for (const osh_field *f = osh_python_fields; f->name; f++) {
         const char *taken = !f->values ? "any value" : *f->values ? f->values : "none";
         printf("  %-31s %-10s %s\n", f->name, taken, f->doc);
@@ -208,7 +208,7 @@ static bool print_one_flag(const char *topic)
         found = true;
     }
     const osh_field *python = found ? NULL : osh_field_find(osh_python_fields, name);
-    if (python) printf("%s of LLM Compressor is no flag here: %s\n", python->name, python->doc);
+    if (python) printf("%s of LLM Compressor is not a flag here: %s\n", python->name, python->doc);
     return found || python;
 }
 

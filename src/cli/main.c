@@ -465,7 +465,7 @@ const command *osh_command_find(const char *name)
 static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
-    static const char *const what = "interrupted; ended in the middle of its work";
+    static const char *const what = "interrupted before the work was complete";
     struct sigevent tick = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
     struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND},
                      end = {.sa_handler = on_late};
@@ -485,7 +485,7 @@ static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st
                  "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what,
                  quoted);
     else if (dir)
-        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
+        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command continues from %s\n",
                  stop.said, quoted);
     else osh_error_clear(cx); // the run meets the same error and reports it
     /* Ranks other than 0 print no message. */
@@ -612,7 +612,7 @@ static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
         if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
         if (!resume) return;
         osh_show(dir, sizeof dir, resume, NULL);
-        fprintf(stderr, "hint: the same command goes on from %s\n", dir);
+        fprintf(stderr, "hint: the same command continues from %s\n", dir);
         return;
     }
     osh_quote(text, sizeof text, osh_error_text(cx));

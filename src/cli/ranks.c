@@ -61,7 +61,7 @@ bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r)
 {
     if (!r || l->command->divided) return true;
     if (osh_ranks_me(r)) return false;
-    osh_log(cx, OSH_LOG_WARN, "%s is not divided: rank 0 runs it, %d ranks wait",
+    osh_log(cx, OSH_LOG_WARN, "%s is not divided among ranks: rank 0 runs it, %d ranks wait",
             *l->command->name ? l->command->name : "this command", osh_ranks_n(r) - 1);
     return true;
 }

@@ -171,7 +171,7 @@ osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32
     osh_status rc = OSH_OK;
     int64_t from = d->pasts ? d->n : 0, end = d->n + n;
     if (end > d->room)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%lld tokens, and there is room for %lld", (long long)end,
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%lld tokens, but there is room for %lld", (long long)end,
                  (long long)d->room);
     memcpy(d->ids + d->n, ids, (size_t)n * sizeof *ids);
     /* with longrope, a sample of more than long_from tokens has other rope frequencies from its

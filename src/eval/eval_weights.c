@@ -235,8 +235,8 @@ static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
     const osh_forward *f = of[bad]->f;
     OSH_TRY(osh_weight_load(cx, &h, f->graph, osh_source_checkpoint(f->source), of[bad]->weight));
     OSH_FAIL(cx, OSH_E_IO,
-             "tensor %s is finite in its file, and was not as the GPU read it: with --use-gds "
-             "false the host reads it",
+             "tensor %s is finite in its file, but not after the GPU read it: with --use-gds false "
+             "the host reads it",
              f->graph->weights[of[bad]->weight].name);
 done:
     osh_tensor_free(cx, h);

@@ -157,7 +157,7 @@ static osh_status forward_insert_rotations(osh_ctx *cx, osh_forward *f)
     for (int i = 0; i < f->online.n_turns; i++)
         if (f->online.turns[i].node == f->graph->head)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: transform_config rotates the output head, which is not run so here",
+                     "%s: transform_config rotates the output head, and this is not supported",
                      ck->config->path);
     OSH_TRY(osh_online_insert(cx, &f->online, f->graph, ck));
 done:

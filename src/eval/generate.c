@@ -146,8 +146,8 @@ static osh_status eos_add(osh_ctx *cx, osh_ids *eos, const cJSON *config, const 
     for (item = first; item; item = cJSON_IsArray(v) ? item->next : NULL) {
         if (cJSON_IsNull(item)) continue;
         if (!cJSON_IsNumber(item) || item->valuedouble != (double)(int32_t)item->valuedouble)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: eos_token_id is neither a token id nor a list of them",
-                     what);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: eos_token_id is not a token id and not a list of token ids", what);
         if (item->valuedouble >= 0) OSH_TRY(ids_add(cx, eos, (int32_t)item->valuedouble));
     }
 done:
@@ -227,7 +227,7 @@ static osh_status tokens_make(osh_ctx *cx, generation *g, int64_t most, osh_sink
     int64_t again = osh_decode_read_bytes(g->decode);
     if (again)
         osh_log(cx, OSH_LOG_WARN,
-                "memory has no room for all weights: each token reads %.1f MB of the checkpoint "
+                "not all weights fit in memory: each token reads %.1f MB of the checkpoint "
                 "again",
                 (double)again / 1e6);
     while (g->made.n < most) {
@@ -328,11 +328,11 @@ static osh_status options_check(osh_ctx *cx, const osh_generate_options *o)
     osh_status rc = OSH_OK;
     if (o->temperature <= 0 && (o->top_k || o->top_p < 1))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--top-k and --top-p are for draws, and the temperature is 0, which takes the "
+                 "--top-k and --top-p need random draws, but the temperature is 0 and takes the "
                  "most likely token: want --temperature, too");
     if (o->top_p <= 0) OSH_FAIL(cx, OSH_E_USAGE, "--top-p 0 leaves no token: want more than 0");
     if (o->chat && o->input_ids)
-        OSH_FAIL(cx, OSH_E_USAGE, "--chat renders a text, and --input-ids is none");
+        OSH_FAIL(cx, OSH_E_USAGE, "--chat needs a text, and --input-ids is not a text");
     OSH_TRY(osh_paths_check(cx, osh_generate_fields, o));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));

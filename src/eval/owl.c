@@ -63,9 +63,10 @@ static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
         number[i] = m->n, m->layers[m->n++].layer = g->modules[i].name;
     }
     if (!m->n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "sparsity_profile owl: %s has no decoder layers to share a sparsity among",
-                 m->p->in.ck->dir);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "sparsity_profile owl: %s has no decoder layers, so it cannot set a sparsity for each",
+            m->p->in.ck->dir);
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;

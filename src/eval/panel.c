@@ -61,7 +61,7 @@ static osh_status panel_text(osh_ctx *cx, char **out, const cJSON *o, const char
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
     if (!cJSON_IsString(v))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: \"%s\" is not a text, which a panel of eval has",
+        return osh_fail(cx, OSH_E_FORMAT, "%s: \"%s\" is not a text: want a file of eval --panel",
                         path, key);
     *out = osh_strdup(cx, v->valuestring);
     return *out ? OSH_OK : OSH_E_NOMEM;
@@ -72,7 +72,7 @@ static osh_status panel_number(osh_ctx *cx, double *out, const cJSON *o, const c
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
     if (!cJSON_IsNumber(v))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: \"%s\" is not a number, which a panel of eval has",
+        return osh_fail(cx, OSH_E_FORMAT, "%s: \"%s\" is not a number: want a file of eval --panel",
                         path, key);
     *out = v->valuedouble;
     return OSH_OK;

@@ -29,8 +29,8 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
             ": this program has no code for a GPU of this generation; build with its number in"
             " CMAKE_CUDA_ARCHITECTURES";
     if (error_is_fatal(e))
-        advice =
-            ": the GPU is lost to this process; the same command goes on where the journal ends";
+        advice = ": this process has lost the GPU; the same command continues from the end of the "
+                 "journal";
     return osh_fail(cx, OSH_E_IO, "%.*s: %s (%s)%s", (int)strcspn(what, "("), what,
                     cudaGetErrorString(e), cudaGetErrorName(e), advice);
 }

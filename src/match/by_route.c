@@ -21,8 +21,8 @@ osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
                      l->name);
         if (!osh_is_by_route(p->in->graph, l->input))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: its expert has biases, so what it makes of other tokens is not zero: "
-                     "want --moe-calibrate-all-experts true",
+                     "%s: its expert has biases, so its output for other tokens is not zero: want "
+                     "--moe-calibrate-all-experts true",
                      l->name);
     }
     for (size_t m = 0; m < p->in->recipe->n; m++)

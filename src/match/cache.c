@@ -142,15 +142,15 @@ static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
     const char *name = p->in->graph->modules[n->module].name;
     if (!l && is_latent(p->in->graph, n))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-            "kv_cache_scheme: %s makes keys and values of a latent, which is what caches hold, and "
-            "scales of a latent are not made by this version: want no kv_cache_scheme",
-            name);
-    if (!l)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "kv_cache_scheme: what %s makes is read by no Linear that is planned, and its "
-                 "scales would be written beside that Linear's tensors: want it as a target, or no "
-                 "kv_cache_scheme",
+                 "kv_cache_scheme: %s computes keys and values from a latent. Caches hold the "
+                 "latent, and its scales are not supported: want no kv_cache_scheme",
                  name);
+    if (!l)
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "kv_cache_scheme: no quantized Linear reads the output of %s, and the scales are "
+            "written with the tensors of that Linear: want it as a target, or no kv_cache_scheme",
+            name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
         /* inputs 0, 1, 2 of the attention are queries, keys, values */
@@ -177,8 +177,8 @@ static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m,
     OSH_TRY(osh_modifier_match(cx, &which, m, mod->name, mod->cls));
     if (which < 0 || &m->schemes[which] != s)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s quantizes what attention reads, and no target of it reaches %s, a %s, where "
-                 "engines would look for scales: want %s as its target",
+                 "%s quantizes the inputs of attention, and none of its targets matches %s, a %s, "
+                 "but engines need scales there: want %s as its target",
                  s->group_name, mod->name, mod->cls, mod->cls);
 done:
     return rc;
@@ -195,22 +195,22 @@ static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
         if (!a->present || a->dynamic != OSH_Q_STATIC) continue;
         if (l->node < 0 || l->node == p->in->graph->head)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: output_activations of %s are not made by this version: want it in ignore",
-                     l->name, l->node < 0 ? "what no template describes" : "the output head");
+                     "%s: output_activations of %s are not supported: want it in ignore",
+                     l->name, l->node < 0 ? "a module without a template" : "the output head");
         if (l->wants & OSH_STAT_SHIFT)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: output_activations together with target 'original' (quality best) are "
-                     "not made by this version: want one of them",
+                     "not supported: want one of them",
                      l->name);
         if (p->in->by_route)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: output_activations together with --moe-calibrate-all-experts false are "
-                     "not made by this version: want one of them",
+                     "not supported: want one of them",
                      l->name);
         if (osh_observer_twice(a))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: observer %s with exact: true looks twice, and at what a Linear makes "
-                     "only once: want another observer for output_activations",
+                     "%s: observer %s with exact: true reads values twice, and the output of a "
+                     "Linear can be read only once: want another observer for output_activations",
                      l->name, a->observer);
         l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
         p->outputs = true;
@@ -239,11 +239,11 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p)
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].wants & OSH_STAT_SHIFT)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "kv_cache_scheme together with target 'original' (quality best) is not made "
-                     "by this version: want one of them");
+                     "kv_cache_scheme together with target 'original' (quality best) is not "
+                     "supported: want one of them");
     if (!p->in->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "kv_cache_scheme needs an architecture that is known, and data");
+                 "kv_cache_scheme needs a known architecture and calibration data");
     for (int i = 0; i < p->in->graph->n_nodes; i++) {
         if (!osh_node_is(&p->in->graph->nodes[i], OSH_OP_ATTENDS)) continue;
         if (p->queries) OSH_TRY(match_attention(cx, p, of, &p->in->graph->nodes[i]));
@@ -255,8 +255,9 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p)
                  "kv_cache_scheme: the model has no attention with keys and values");
     if (p->cache.type != OSH_Q_FLOAT)
         osh_log(cx, OSH_LOG_WARN,
-            "caches of integers%s: transformers loads them, vLLM does not, whose caches are FP8",
-            p->cache.symmetric ? "" : " with zero points");
+                "caches of integers%s: transformers loads them; vLLM does not, because its caches "
+                "are FP8",
+                p->cache.symmetric ? "" : " with zero points");
 done:
     return rc;
 }

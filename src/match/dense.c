@@ -23,9 +23,9 @@ static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_ent
     if (strstr(e->name, "conv")) return "a convolution";
     if (strstr(e->name, "experts") || (e->ndim == 3 && strstr(e->name, "_moe.")))
         return osh_checkpoint_parts_for_vllm(ck)
-                   ? "experts in one tensor, of which transformers finds no codes; vLLM does "
+                   ? "experts in one tensor; transformers does not find their codes, vLLM does "
                      "(--target vllm)"
-                   : "experts in one tensor, of which transformers finds no codes";
+                   : "experts in one tensor; transformers does not find their codes";
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 

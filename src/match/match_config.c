@@ -227,9 +227,10 @@ static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_mo
         if (!osh_matcher_hits(m, k++))
             OSH_TRY(ignore_once(cx, p, entries->items[i]));
         else
-            osh_log(cx, OSH_LOG_INFO,
-                "ignore %s is not in the output's config.json, where it would reach modules that "
-                "are quantized, too; the modules that it leaves dense stand there by name",
+            osh_log(
+                cx, OSH_LOG_INFO,
+                "ignore %s is not in the output's config.json, because it also matches quantized "
+                "modules there; config.json has the names of its dense modules instead",
                 entries->items[i]);
     }
 done:
@@ -403,8 +404,8 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
         OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->in->ck, p->in->opt->models_dir));
     if (stacked)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s has its experts in one tensor, and transformers takes those of a quantized "
-                 "model alone apart: want a recipe that quantizes",
+                 "%s has its experts in one tensor, and transformers splits them only if the model "
+                 "is quantized: want a recipe that quantizes",
                  p->in->ck->dir);
     // false if the model is only pruned or rotated, so that its config has no groups
     bool any = p->n_schemes || p->cache.present;

@@ -55,10 +55,11 @@ static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_
                  e->dtype == OSH_FP8 || e->dtype == OSH_FP8_E5M2;
     if (!codes || t->shard < 0 || e->ndim != 2 || !n) goto done;
     if (osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why) == OSH_KIND_LINEAR)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is %s, and no quantization_config says what its codes mean: want BF16, F16 or "
-                 "F32",
-                 e->name, osh_dtype_name(e->dtype));
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s is %s, and the model has no quantization_config for its codes: want BF16, F16 or "
+            "F32",
+            e->name, osh_dtype_name(e->dtype));
 done:
     return rc;
 }

@@ -19,14 +19,15 @@ osh_status osh_only_check(osh_ctx *cx, const osh_matching *p)
     osh_status rc = OSH_OK;
     if (p->in->only && osh_source_queries(p->in->source))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "--only does not keep a group of attention, which the source has");
+                 "the source has a config group for attention, and --only does not support such a "
+                 "group");
     for (size_t m = 0; p->in->only && m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
         if (osh_modifier_changes_others(mod))
             OSH_FAIL(cx, OSH_E_USAGE,
-                "--only copies what it does not name, but %s changes weights beside those that are "
-                "quantized",
-                mod->type->name);
+                     "--only copies all other tensors unchanged, but %s changes weights that are "
+                     "not quantized",
+                     mod->type->name);
         if (mod->cache.present && osh_source_cache(p->in->source))
             OSH_FAIL(cx, OSH_E_USAGE,
                      "--only keeps the kv_cache_scheme of the source, and the recipe has another: "

@@ -9,7 +9,7 @@
  * before it uses them. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
-     .doc = "directory with more architecture templates, beside the built-in ones"}
+     .doc = "directory with architecture templates in addition to the built-in ones"}
 #define LOG_LEVEL_ROW                                                                              \
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",         \
      .doc = "least severe messages on standard error"}
@@ -205,7 +205,7 @@ const osh_field osh_option_fields[] = {
     {.name = "ranks", .offset = offsetof(osh_options, n_ranks), .type = OSH_F_INT, .dflt = "0",
      .min = 0, .max = 1 << 20,
      .doc = "for `oneshot plan`: number of processes that mpirun or srun will start "
-            "(docs/how-to/cluster.md). 0: those that it has started"},
+            "(docs/how-to/cluster.md). 0: the number of processes that it has started"},
     {ROW(ranks_per_node), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1 << 20,
      .doc = "for `oneshot plan --ranks`: number of these processes on each node. They share the "
             "--host-memory of the node. 0: all"},

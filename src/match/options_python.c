@@ -53,7 +53,7 @@ osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
         osh_log(cx, OSH_LOG_DEBUG, "%s is taken: %s", f->name, f->doc);
     else if (*f->values)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: want %s, got '%s': %s", f->name, f->values, value, f->doc);
-    else OSH_FAIL(cx, OSH_E_USAGE, "%s is no option here: %s", f->name, f->doc);
+    else OSH_FAIL(cx, OSH_E_USAGE, "%s is not an option here: %s", f->name, f->doc);
 done:
     return rc;
 }

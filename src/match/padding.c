@@ -212,8 +212,8 @@ static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
     for (int k = 0; k < n->op->n_in; k++) grows |= value_grows(s, n->in[k]);
     for (int k = 0; k < OSH_OP_MAX_IN; k++)
         if (n->w[k] >= 0 && weight_grows(s, n->w[k]) && !osh_node_is(n, OSH_OP_LINEAR))
-            OSH_TRY(sizing_refuse(cx, s, node_name(s, n), "has a weight of this size, but is no "
-                                                          "Linear"));
+            OSH_TRY(sizing_refuse(cx, s, node_name(s, n),
+                                  "has a weight of this size, but is not a Linear"));
     if (!grows) goto done;
     if (osh_node_is(n, OSH_OP_LINEAR)) parts = 1;
     else if (osh_node_is(n, OSH_OP_PASSES) && n->attr) parts = slice_parts(s, node);

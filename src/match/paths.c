@@ -58,7 +58,7 @@ done:
 static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const char *file)
 {
     return osh_fail(cx, OSH_E_USAGE,
-                    "%s %s would be written over %s, which %s reads: want another file", w->shown,
+                    "%s %s would overwrite %s, and %s reads that file: want another file", w->shown,
                     w->path, file, r->shown);
 }
 
@@ -90,8 +90,9 @@ static osh_status check_against_read(osh_ctx *cx, const place *w, const place *r
     if (!osh_dir_exists(r->path)) goto done;
     OSH_TRY(osh_path_inside(cx, &inside, w->path, r->path));
     if (inside)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s %s lies in %s, which %s reads: want a file elsewhere",
-                 w->shown, w->path, r->path, r->shown);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s %s lies in %s, and %s reads that directory: want a file elsewhere", w->shown,
+                 w->path, r->path, r->shown);
     OSH_TRY(check_against_files(cx, w, r));
 done:
     return rc;

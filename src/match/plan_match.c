@@ -91,7 +91,7 @@ static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_p
         for (size_t t = 0; t < mod->schemes[s].targets.n; t++)
             if (!strcmp(mod->schemes[s].targets.items[t], c->name))
                 OSH_FAIL(cx, OSH_E_USAGE,
-                         "target %s of %s is %s, which stays dense: want it out of the targets",
+                         "target %s of %s is %s and stays dense: want it out of the targets",
                          c->name, mod->type->name, c->why);
 done:
     return rc;
@@ -171,8 +171,8 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
 
     if (osh_q_of_attention(s))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: group %s quantizes what attention reads: want targets that reach no Linear, "
-                 "LlamaAttention say, or re:.*self_attn$",
+                 "%s: group %s quantizes the inputs of attention: want targets that match no "
+                 "Linear, such as LlamaAttention or re:.*self_attn$",
                  c->name, s->group_name);
     if (!s->weights.present && c->scheme >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -201,7 +201,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
     l->wants = kept ? 0 : m->type->solver->wants(m, s);
     if (!strcmp(c->cls, "Embedding") && l->wants)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is an Embedding: %s needs statistics of its input, which is token ids",
+                 "%s is an Embedding: %s needs statistics of its input, but the input is token ids",
                  c->name, m->type->name);
     if (c->module >= 0) {
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
@@ -359,9 +359,9 @@ static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
         const osh_plan_module *c = &cs->c[i];
         if (c->left || c->scheme >= 0 || p->in->ck->tensors[c->tensor].shard >= 0) continue;
         OSH_FAIL(cx, OSH_E_USAGE,
-            "--only names %s, which the source has quantized and the recipe leaves dense: want it "
-            "out of --only, where its codes stay, or among the targets",
-            c->name);
+                 "--only names %s, but the source has it quantized and the recipe leaves it dense: "
+                 "want it out of --only, which keeps its codes, or among the targets",
+                 c->name);
     }
 done:
     return rc;

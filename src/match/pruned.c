@@ -61,12 +61,12 @@ static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, con
             if (strlen(s->layer) == n && !memcmp(s->layer, name, n)) return OSH_OK;
         }
         if (!owl->n_shares) return OSH_OK;
-        return osh_fail(cx, OSH_E_USAGE, "layer_sparsities: %.*s is not in it", (int)n, name);
+        return osh_fail(cx, OSH_E_USAGE, "layer_sparsities has no entry for %.*s", (int)n, name);
     }
     return osh_fail(cx, OSH_E_USAGE,
-        "%s lies in no decoder layer, and sparsity_profile owl has a sparsity for each of these: "
-        "want it in ignore",
-        name);
+                    "%s is not in a decoder layer, and sparsity_profile owl sets a sparsity only "
+                    "for decoder layers: want it in ignore",
+                    name);
 }
 
 static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modules, int m,
@@ -99,7 +99,7 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
         c->modifier = m, c->aimed = n - 1;
         if (!strcmp(c->name, "lm_head"))
             osh_log(cx, OSH_LOG_WARN,
-                    "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
+                    "lm_head is also pruned, as with %s of LLM Compressor: want it in ignore to "
                     "keep it",
                     mod->type->name);
     }
@@ -147,8 +147,8 @@ osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, in
     OSH_TRY(by->type->pruner->takes(cx, by, l->name, l->I));
     if (m != by && (osh_modifier_freedom(m) & OSH_FREE_ZEROS))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is pruned by %s, and target 'original' or refine of %s would make others of "
-                 "its zeros: want neither (--quality gptq)",
+                 "%s is pruned by %s, and target 'original' or refine of %s would change its "
+                 "zeros: want no refine and no target 'original' (--quality gptq)",
                  l->name, by->type->name, m->type->name);
 done:
     return rc;

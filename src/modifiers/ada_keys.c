@@ -124,7 +124,7 @@ const osh_field osh_ada_auto_fields[] = {
 static const char *const refused[][2] = {
     {"data_size", "a step uses all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step uses all samples at once: remove the key"},
-    {"output_qdq", "outputs are not quantized by this version: remove the key"},
+    {"output_qdq", "quantized outputs are not supported: remove the key"},
     {"output_index", "the compared output is that of a Linear: remove the key"},
     {"target_op_type", "only Linears are quantized: want targets"},
     {"ref_model_path", "the reference is the model itself: remove the key"},
@@ -230,7 +230,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
     if (!strcmp(a->unit, "linear") || (a->block.may && not)) goto done;
     if (not)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: unit block with %s is not made by this version: want one of the two",
+                 "%s: unit block with %s is not supported: want one of the two",
                  m->type->name, not);
     a->block.steps = a->num_iterations, a->block.period = a->log_period;
     a->block.kind = osh_ada_kind_of(m), a->block.sum = !osh_is_autoround(m);
@@ -295,8 +295,8 @@ osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m)
         OSH_FAIL(cx, OSH_E_USAGE, "%s.learning_rate is 0: nothing would be learned", m->type->name);
     if (a->drop_ratio != 1 && !osh_ada_targets_original(a, true))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s.drop_ratio is %g with target: quantized, which has no values of the original "
-                 "model: want target: original, or 1",
+                 "%s.drop_ratio is %g, but target: quantized has no values of the original model: "
+                 "want target: original, or 1",
                  m->type->name, a->drop_ratio);
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *q = &m->schemes[i].weights;
@@ -314,13 +314,13 @@ osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m)
     }
     if (a->block.samples && !strcmp(a->unit, "linear"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "batch_size of %s: a step of a Linear takes all samples at once, from sums over "
-                 "them: want it left out, or unit: block",
+                 "batch_size of %s: with unit: linear, each step uses all samples, from sums over "
+                 "them: want no batch_size, or unit: block",
                  m->type->name);
     if (a->update_bias && strcmp(a->unit, "block"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "update_bias of %s: of a Linear alone sums over its inputs are kept, and none has "
-                 "a part for a bias: want unit: block",
+                 "update_bias of %s: unit: linear keeps sums over the inputs of a Linear, and "
+                 "these have no part for a bias: want unit: block",
                  m->type->name);
     OSH_TRY(block_resolve(cx, m));
 done:

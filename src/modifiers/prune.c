@@ -228,8 +228,8 @@ static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, 
     *known = true;
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s:%d:%d: apply_globally: one threshold for all weights is not made by this "
-                    "version, nor by upstream: want false",
+                    "%s:%d:%d: apply_globally: one threshold for all weights is not supported here "
+                    "or by upstream: want false",
                     what, v->line, v->column);
 }
 
@@ -272,12 +272,12 @@ static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
     osh_status rc = OSH_OK;
     prune *p = m->args;
     if (!p->n && !p->each && prune_kind_of(m) != PRUNE_CONSTANT)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s says neither %s nor mask_structure N:M: want one of them",
+        OSH_FAIL(cx, OSH_E_USAGE, "%s has no %s and no mask_structure N:M: want one of them",
                  m->type->name,
                  prune_kind_of(m) == PRUNE_MAGNITUDE ? "final_sparsity" : "sparsity");
     if (p->each && p->block_size % p->each && prune_kind_of(m) == PRUNE_SPARSEGPT)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: block_size %lld is no multiple of the %lld columns of mask_structure",
+                 "%s: block_size %lld is not a multiple of the %lld columns of mask_structure",
                  m->type->name, (long long)p->block_size, (long long)p->each);
     OSH_TRY(owl_resolve(cx, p, m->type->name));
     if (!p->aimed) {

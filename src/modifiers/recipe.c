@@ -179,10 +179,10 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
     if (!m->type && is_in_list(absent, name->text ? name->text : ""))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists those "
-                 "that are",
-                 what, name->line, name->column, name->text);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s:%d:%d: %s is not supported; `oneshot help modifiers` lists the supported modifiers",
+            what, name->line, name->column, name->text);
     if (!m->type) {
         osh_buf b;
         osh_buf_init(&b, 4096);
@@ -200,11 +200,10 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     }
     if (osh_modifier_quantizes(m)) OSH_TRY(modifier_quality(cx, &level, body, quality, what));
     if (level && !is_of_quality(m->type))
-        OSH_FAIL(
-            cx, OSH_E_USAGE,
-            "%s:%d:%d: quality '%s' chooses between QuantizationModifier and GPTQModifier, and %s "
-            "is neither: want one of the two",
-            what, name->line, name->column, level->name, m->type->name);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: quality '%s' chooses between QuantizationModifier and GPTQModifier, "
+                 "got %s: want one of the two",
+                 what, name->line, name->column, level->name, m->type->name);
     if (level) m->type = osh_modifier_find(level->type);
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
@@ -298,13 +297,13 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         }
         if (modifier_is_first(m) && i)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: %s comes behind %s: want it first, as it changes the model that all "
-                     "others see",
+                     "%s: %s comes after %s: want it first, because it changes the model for all "
+                     "other modifiers",
                      what, m->type->name, r->modifiers[0].type->name);
         if (transform && osh_modifier_changes_others(m) &&
             (m->type->rewriter || transform->type->rewriter))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: %s beside %s is not made by this version: want one of them", what,
+                     "%s: %s together with %s is not supported: want one of them", what,
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->pruner ? NULL : pruner;
@@ -312,7 +311,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
             // because the plan cannot compute such weights.
             if (before && !(earlier && m->type->transform))
                 OSH_FAIL(cx, OSH_E_USAGE,
-                         "%s: %s comes behind %s, which %s the weights: want it before", what,
+                         "%s: %s comes after %s, which %s the weights: want it before", what,
                          m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (m->has_config || m->cache.present) {
@@ -321,7 +320,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
             OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: %s has neither scheme nor config_groups: want one of them",
+                     "%s: %s has no scheme and no config_groups: want one of them",
                      what, m->type->name);
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));

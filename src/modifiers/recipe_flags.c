@@ -60,7 +60,7 @@ static osh_status change_scheme(osh_ctx *cx, osh_q_scheme *s, const osh_recipe_f
     if (w->type != OSH_Q_INT || !w->present)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--num-bits, --group-size and --symmetric change schemes of integer weights, and "
-                 "%s is none: want one such as W4A16",
+                 "%s is not such a scheme: want one such as W4A16",
                  f->scheme);
     if (f->num_bits) w->bits = (int)f->num_bits;
     if (f->group_size > 0) w->strategy = OSH_Q_GROUP, w->group_size = f->group_size;

@@ -341,9 +341,9 @@ static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *
     if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
     if (rc) goto done;
     if (!s.weights.present || (s.inputs.present && s.inputs.dynamic != OSH_Q_DYNAMIC))
-        OSH_TRY(yaml_bad(cx, y, what, "candidates",
-                         "schemes with weights, and with no inputs or dynamic ones, whose loss is "
-                         "known beforehand"));
+        OSH_TRY(yaml_bad(
+            cx, y, what, "candidates",
+            "schemes for weights without static inputs, so that their loss can be predicted"));
     s.group_name = y->text;
     OSH_TRY(fill_observers(cx, &s, q, what));
     snprintf(c->name, sizeof c->name, "%s", y->text);

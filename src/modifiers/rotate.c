@@ -123,8 +123,8 @@ static osh_status spinquant_resolve(osh_ctx *cx, osh_modifier *m)
     if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
     if ((a->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4)) && !strcmp(a->type, "random-matrix"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: %s by a random-matrix: vLLM divides by a root what compressed-tensors does "
-                 "not: want hadamard or random-hadamard",
+                 "%s: %s by a random-matrix: vLLM divides by a square root and compressed-tensors "
+                 "does not: want hadamard or random-hadamard",
                  m->type->name, a->which & OSH_ROTATE_R4 ? "R4" : "R3");
 done:
     return rc;
@@ -151,8 +151,8 @@ static osh_status quip_resolve(osh_ctx *cx, osh_modifier *m)
     if (!a->which) a->which = OSH_ROTATE_V;
     if (!strcmp(a->type, "random-matrix"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: a random-matrix: vLLM divides by a root what compressed-tensors does not: "
-                 "want hadamard or random-hadamard",
+                 "%s: a random-matrix: vLLM divides by a square root and compressed-tensors does "
+                 "not: want hadamard or random-hadamard",
                  m->type->name);
 done:
     return rc;

@@ -277,8 +277,8 @@ osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
         const osh_q_args *a = &m->schemes[i].weights;
         if (a->present && a->type != OSH_Q_INT)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: bits can only be chosen for integers, and the weights of %s are none: "
-                     "want integers, or no --target-bits and no --target-size",
+                     "%s: bits can only be chosen for integers, and the weights of %s are not "
+                     "integers: want integers, or no --target-bits and no --target-size",
                      m->type->name, m->schemes[i].group_name);
     }
     for (int k = 0; k < m->n_candidates; k++) {

@@ -167,7 +167,7 @@ static osh_status check_reader_open(osh_ctx *cx, reader *r)
     r->room =
         (uint8_t *)osh_file_align(r->c->blocks) +
         (size_t)r->c->n_readers * osh_file_room((size_t)osh_check_chunk(&r->c->e->plan->budget));
-    return osh_thread_open(cx, &r->thread, check_work, r, true, "read what was written");
+    return osh_thread_open(cx, &r->thread, check_work, r, true, "read the written tensors");
 }
 
 static osh_status check_read_all(osh_ctx *cx, check *c)
@@ -178,7 +178,7 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     OSH_NEW(cx, c->readers, most);
     if (!(c->blocks = osh_alloc(cx, osh_check_blocks(&c->e->plan->budget, most))))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read what was written");
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the written tensors");
     pthread_mutex_init(&c->lock, NULL);
     /* no reader begins before all readers exist, because the lock is held until then */
     pthread_mutex_lock(&c->lock);

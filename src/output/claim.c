@@ -57,9 +57,10 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         // a failure is ignored here, because opening the file later reports the same error
         if (rc) osh_error_clear(cx);
         if (inside)
-            return osh_fail(cx, OSH_E_USAGE,
-                            "%s %s lies in %s, which this run would %s: want another --output",
-                            what, path, dirs[i], i ? "delete" : "replace");
+            return osh_fail(
+                cx, OSH_E_USAGE,
+                "%s %s lies in %s, and this run would %s that directory: want another --output",
+                what, path, dirs[i], i ? "delete" : "replace");
     }
     return OSH_OK;
 }
@@ -137,18 +138,18 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
     osh_inode at = osh_inode_at(e->partial);
     if (at.kind == OSH_INODE_NONE) goto done;
     if (at.kind != OSH_INODE_DIR)
-        OSH_FAIL(
-            cx, OSH_E_USAGE,
-            "%s is %s, where the output would be made: want it moved away, or another --output",
-            e->partial, osh_inode_text(&at));
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is %s, but the unfinished output needs this name: want it moved away, or "
+                 "another --output",
+                 e->partial, osh_inode_text(&at));
     OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
     if (!n) goto done;
     if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_inode_at(path).kind == OSH_INODE_NONE)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s was not made by oneshot, which would make the output there: it holds %s and "
-                 "no %s; want it moved away, or another --output",
+                 "%s was not made by oneshot, but has the name of the unfinished output: it holds "
+                 "%s and no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
     // the earlier run wrote nothing but its journal, so there is no other file to check
@@ -222,7 +223,7 @@ osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code
     OSH_TRY(osh_is_replaced(cx, &is, e));
     if (!is)
         OSH_FAIL(cx, code,
-                 "%s is %s, where an output that is replaced waits until it is deleted: want it "
+                 "%s is %s, but a replaced output needs this name until it is deleted: want it "
                  "moved away, or another --output",
                  e->replaced, osh_inode_text(&at));
 done:
@@ -236,8 +237,8 @@ static osh_status claim_fail_gone(osh_ctx *cx, const osh_emitter *e, const char 
     osh_inode now = osh_inode_at(path);
     bool gone = now.kind == OSH_INODE_NONE;
     return osh_fail(cx, OSH_E_IO,
-                    "%s was %s while this run wrote it%s%s: what it wrote does not get the name "
-                    "%s, and nothing there was touched",
+                    "%s was %s while this run wrote it%s%s: the written output does not get the "
+                    "name %s, and nothing there was changed",
                     path, gone ? "removed or moved" : "replaced", gone ? "" : ", by ",
                     gone ? "" : osh_inode_text(&now), e->final);
 }

@@ -88,7 +88,7 @@ osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e)
     y->most = osh_early_count(&e->plan->budget);
     OSH_NEW(cx, y->queue, y->most);
     OSH_NEW(cx, y->agrees, e->plan->manifest.n_out);
-    OSH_TRY(osh_thread_open(cx, &y->thread, early_work, y, true, "read what was written"));
+    OSH_TRY(osh_thread_open(cx, &y->thread, early_work, y, true, "read the written tensors"));
     *out = y, y = NULL; // give
 done:
     osh_mem_use(cx, old);

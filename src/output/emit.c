@@ -28,8 +28,8 @@ static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
     manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME);
     if (!mark || !manifest) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(mark) || !osh_file_exists(manifest))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
-                 e->final);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is not empty and was not made by oneshot: want another --output", e->final);
     if (!e->plan->in.opt->overwrite)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
@@ -202,7 +202,7 @@ static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit
         n_bytes += e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin;
     }
     if (!osh_checkpoint_seen(e->plan->in.ck, l->tensor, &source))
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a weight that was not read", l->name);
+        OSH_FAIL(cx, OSH_E_INTERNAL, "the source weight of %s was not read", l->name);
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->result.losses.n));
@@ -390,7 +390,7 @@ static osh_status emit_record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
     osh_buf b;
     osh_buf_init(&b, 0);
     if (!osh_checkpoint_seen(e->plan->in.ck, from, &source))
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a tensor that was not read",
+        OSH_FAIL(cx, OSH_E_INTERNAL, "the source tensor of %s was not read",
                  e->plan->manifest.out[i].name);
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));

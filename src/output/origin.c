@@ -49,7 +49,7 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
         // waits until the stamp can be trusted
         if (last) OSH_TRY(osh_path_settle(cx, osh_container_path(ck->shards[s])));
         OSH_TRY(origin_reread_shard(cx, &diff, e, s));
-        if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
+        if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed during the run: %s", diff);
     }
 done:
     osh_free(cx, diff);
@@ -63,7 +63,7 @@ osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e)
     char *diff = NULL;        // own
     OSH_TRY(osh_identity_of_source(cx, &now, e->plan->in.ck));
     OSH_TRY(osh_identity_source_differs(cx, &diff, now, e->id));
-    if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
+    if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed during the run: %s", diff);
 done:
     osh_identity_free(cx, now);
     osh_free(cx, diff);

@@ -280,7 +280,7 @@ osh_status osh_emit_replay(osh_ctx *cx, osh_emitter *e, osh_result *results)
                 e->partial, OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: %lld tensors were recorded and are not on the disk: they are made again",
+                "%s: %lld tensors were recorded and are not on the disk: they are computed again",
                 e->partial, (long long)r.n_bad);
     OSH_TRY(osh_origin_resume(cx, e));
     osh_journal_drop(cx, e->journal);

@@ -77,18 +77,21 @@ static osh_status resume_open_shard(osh_ctx *cx, osh_emitter *e, int s, const ch
     char *header = NULL; // own
     if (osh_inode_at(path).kind == OSH_INODE_NONE)
         OSH_FAIL(cx, OSH_E_IO,
-                 "%s does not exist, and the run that began it made it: want --restart", path);
+                 "%s does not exist, but the first run of this output wrote it: want --restart",
+                 path);
     OSH_TRY(osh_file_open_rw(cx, &e->shards[s], path));
     if (osh_file_bytes(e->shards[s]) != sh->n_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s has %lld bytes, the run that began it made %lld: want --restart", path,
-                 (long long)osh_file_bytes(e->shards[s]), (long long)sh->n_bytes);
+                 "%s has %lld bytes, but the first run of this output wrote %lld: want --restart",
+                 path, (long long)osh_file_bytes(e->shards[s]), (long long)sh->n_bytes);
     if (!(header = osh_alloc(cx, sh->header_bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the header of %s", path);
     OSH_TRY(osh_file_pread(cx, e->shards[s], header, sh->header_bytes, 0));
     if (memcmp(header, sh->header, sh->header_bytes))
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s has another header than the run that began it wrote: want --restart", path);
+        OSH_FAIL(
+            cx, OSH_E_FORMAT,
+            "the header of %s differs from the header that the first run wrote: want --restart",
+            path);
 done:
     osh_free(cx, header);
     return rc;

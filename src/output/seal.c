@@ -18,14 +18,14 @@ static osh_status seal_check_all(osh_ctx *cx, osh_emitter *e)
     OSH_NEW(cx, sums, e->plan->manifest.n_out);
     for (int64_t i = 0; i < e->plan->manifest.n_out; i++)
         if (!e->written[i])
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written",
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is in the plan but was not written",
                      e->plan->manifest.out[i].name);
     for (int s = 0; s < e->plan->manifest.n_shards; s++) osh_file_forget(e->shards[s]);
     OSH_TRY(osh_emit_sums(cx, e, sums));
     for (int64_t i = 0; i < e->plan->manifest.n_out; i++) {
         if (sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written",
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the bytes on the disk differ from the written bytes",
                  e->plan->manifest.out[i].name,
                  osh_file_path(e->shards[e->plan->manifest.out_info[i].shard]));
     }

@@ -40,8 +40,8 @@ osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_ten
                                osh_tensor_bytes(raw[k]), t->begin));
         if (XXH3_64bits(raw[k]->data, osh_tensor_bytes(raw[k])) == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
-                 osh_file_path(e->shards[p->manifest.out_info[i].shard]));
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the bytes on the disk differ from the written bytes",
+                 t->name, osh_file_path(e->shards[p->manifest.out_info[i].shard]));
     }
 done:
     return rc;
@@ -182,7 +182,7 @@ static osh_status tuned_check_file(osh_ctx *cx, const osh_emitter *e, osh_file *
     bool same = osh_file_bytes(f) == e->tuned_bytes;
     if (same) OSH_TRY(osh_file_scan(cx, f, (size_t)e->tuned_bytes, 0, tuned_update, state));
     if (!same || XXH3_64bits_digest(state) != e->tuned_sum)
-        OSH_FAIL(cx, OSH_E_IO, "%s is not what was written there: want --restart",
+        OSH_FAIL(cx, OSH_E_IO, "%s differs from the written bytes: want --restart",
                  osh_file_path(f));
 done:
     XXH3_freeState(state);
@@ -203,7 +203,7 @@ static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, in
     uint64_t out = osh_read_u64(&in), n = osh_read_u64(&in);
     if (out >= (uint64_t)p->manifest.n_out ||
         n != (uint64_t)(p->manifest.out[out].end - p->manifest.out[out].begin))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s holds a tensor that is not this run's: want --restart",
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s holds a tensor of another run: want --restart",
                  osh_file_path(f));
     if (!(data = osh_alloc(cx, n)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", p->manifest.out[out].name);

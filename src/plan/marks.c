@@ -40,9 +40,10 @@ int osh_mark_index(const osh_plan *p, const char *subgraph)
 
 static osh_status mark_refuse(osh_ctx *cx, const char *item, const char *pattern, size_t n)
 {
-    return osh_fail(cx, OSH_E_USAGE,
-        "--checkpoint %s: %.*s names no subgraph of this run; `oneshot plan` lists them", item,
-        (int)n, pattern);
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "--checkpoint %s: %.*s matches no subgraph of this run; `oneshot plan` lists the subgraphs",
+        item, (int)n, pattern);
 }
 
 static osh_status mark_stage(osh_ctx *cx, const osh_plan *p, osh_mark *m, const char *item,

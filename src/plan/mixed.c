@@ -272,9 +272,10 @@ osh_status osh_mixed_choose(osh_ctx *cx, osh_mixed *m, int64_t limit)
     OSH_TRY(mixed_add_steps(cx, m, &steps, &n));
     m->limit = limit;
     if (m->bytes > limit)
-        OSH_FAIL(cx, OSH_E_USAGE,
-            "what is quantized may take %lld bytes, and with the fewest bits of each module it "
-            "takes %lld, %.4f bits a weight: want a larger target, or fewer bits in candidates",
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "the quantized modules may take %lld bytes, but with the fewest bits of each module "
+            "they take %lld, %.4f bits a weight: want a larger target, or fewer bits in candidates",
             (long long)limit, (long long)m->bytes, 8.0 * (double)m->bytes / (double)m->n_weights);
     OSH_TRY(mixed_draw_curve(cx, m, steps, n));
     for (int k = 0; k < n; k++) {
@@ -322,7 +323,7 @@ osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, cons
                  o->target_size);
     *limit = total - p->manifest.dense_bytes;
     if (*limit <= 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: what stays dense takes %lld bytes alone",
+        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: the dense tensors alone take %lld bytes",
                  o->target_size, (long long)p->manifest.dense_bytes);
 done:
     return rc;

@@ -90,13 +90,13 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
         osh_modifier *m = &p->in.recipe->modifiers[i];
         if (!osh_modifier_quantizes(m))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s changes weights before they are quantized, and --target-bits and "
-                     "--target-size look at them as they are: want quantizers alone",
+                     "%s changes weights before they are quantized, but --target-bits and "
+                     "--target-size measure the weights of the source: want only quantizers",
                      m->type->name);
         if (m->queries)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: --target-bits and --target-size write the groups anew, and those of "
-                     "attention they do not write: want kv_cache_scheme, or none",
+                     "%s: --target-bits and --target-size replace all config groups and do not "
+                     "support groups of attention: want kv_cache_scheme, or no such group",
                      m->type->name);
         /* The survey measures changes of weights. Codes for keys and values in the cache do not
          * change weights. */
@@ -115,12 +115,12 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_USAGE, "--recipe and --scheme exclude each other");
     if (!o->recipe && !o->scheme)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "neither --recipe nor --scheme is given: nothing says what to do");
+                 "want --recipe or --scheme, got none of them");
     bool changed = o->num_bits || o->group_size || o->symmetric;
     if (o->recipe && (o->method || o->targets.n || o->ignore.n || changed))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--method, --targets, --ignore, --num-bits, --group-size and --symmetric go with "
-                 "--scheme: a recipe says these itself");
+                 "--method, --targets, --ignore, --num-bits, --group-size and --symmetric need "
+                 "--scheme: a recipe has its own values for these");
     if (o->method && o->quality)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--method and --quality exclude each other: gptq is a quality, rtn is fast");
@@ -224,11 +224,12 @@ static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
     const osh_dataset *d = &in->data;
     in->mix.n_counted = osh_dataset_n_counted(d, 0, d->n);
     if (!in->mix.n_counted)
-        return osh_fail(cx, OSH_E_USAGE,
-                        "--loss-mask answers: %s%s: no token of %lld is part of an answer, in "
-                        "samples of at most %lld tokens",
-                        in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
-                        (long long)d->offsets[d->n], (long long)in->max_seq_length);
+        return osh_fail(
+            cx, OSH_E_USAGE,
+            "--loss-mask answers: %s%s: none of the %lld tokens is part of an answer, in "
+            "samples of at most %lld tokens",
+            in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "", (long long)d->offsets[d->n],
+            (long long)in->max_seq_length);
     for (int64_t s = 0; s < d->n; s++) none += !osh_dataset_n_counted(d, s, s + 1);
     if (none)
         osh_log(cx, OSH_LOG_WARN,
@@ -378,8 +379,9 @@ static osh_status check_output_name(osh_ctx *cx, const char *output)
     const char *name = osh_path_last(final);
     if (strlen(name) > most)
         OSH_FAIL(cx, OSH_E_USAGE,
-            "--output %s: a name of %zu bytes, want %zu at most, as it gets a suffix meanwhile",
-            output, strlen(name), most);
+                 "--output %s: a name of %zu bytes, want %zu at most, because the unfinished "
+                 "output has a suffix",
+                 output, strlen(name), most);
 done:
     osh_free(cx, final);
     return rc;

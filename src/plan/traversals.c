@@ -38,8 +38,8 @@ static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int 
         if (who[k] < 0) continue;
         if (first >= 0 && of[who[k]] != of[first])
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "--pipeline independent: %s is worked on by %s and by %s, but the result of "
-                     "the first cannot be kept until the second runs: want the first alone in a "
+                     "--pipeline independent: %s is changed by %s and by %s, but the result of the "
+                     "first cannot be kept until the second runs: want the first alone in a "
                      "recipe of its own, and its output as the --model of the rest; or --pipeline "
                      "sequential",
                      l->name, m[first].type->name, m[who[k]].type->name);
@@ -55,13 +55,13 @@ static osh_status traversals_refuse(osh_ctx *cx, const osh_plan *p)
     for (int i = 0; i < p->match.n_linears; i++)
         if (p->match.linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "--pipeline independent: %s is compared with the original model, which "
-                     "only a single traversal can carry: want --quality gptq, or --pipeline "
+                     "--pipeline independent: %s is compared with the original model, and this "
+                     "needs a single traversal: want --quality gptq, or --pipeline "
                      "sequential",
                      p->match.linears[i].name);
     if (p->schedule.tune.steps)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "--pipeline independent together with tuning is not made by this version: want "
+                 "--pipeline independent together with tuning is not supported: want "
                  "one of them");
 done:
     return rc;

@@ -51,7 +51,7 @@ osh_status osh_compare_check(osh_ctx *cx, const osh_panel *of, int n)
         if (of[i].unscored) continue;
         if (strcmp(of[i].tokens, first->tokens))
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s is about other tokens than %s: checksums %s and %s. Want the same data "
+                     "%s and %s have different tokens: checksums %s and %s. Want the same data "
                      "set, windows and tokenizer",
                      of[i].name, first->name, of[i].tokens, first->tokens);
         if (!of[i].reference != !first->reference ||

@@ -86,12 +86,12 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
 {
     return osh_buf_printf(
         cx, b,
-        "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, "
+        "          weights %.1f MB, statistics %.1f MB, stored values %.1f MB, device %.1f MB, "
         "host %.1f MB above the base; %s%s%s%s\n",
         bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
         bytes_to_mb(v->peak.device), bytes_to_mb(v->peak.host), osh_visit_way_text(v),
         v->how.prefetch ? ", reads ahead" : "",
-        v->how.values_ahead ? ", values beside the work" : "",
+        v->how.values_ahead ? ", values during the work" : "",
         v->how.apart ? ", small Linears apart" : "");
 }
 
@@ -256,7 +256,7 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (s->n_visits)
         OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, s->n_visits));
     if (s->n_visits && osh_looks_twice(s))
-        OSH_TRY(osh_buf_line(cx, b, "what observers look at twice: %s",
+        OSH_TRY(osh_buf_line(cx, b, "values that observers read twice: %s",
                              s->looks == OSH_LOOK_AGAIN  ? "made again"
                              : m->looks_f16              ? "kept on the disk as F16"
                              : s->looks == OSH_LOOK_DISK ? "kept on the disk"
@@ -290,7 +290,7 @@ static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
             if (p->rewrites.folds[i].modifier == (int)m)
                 layers++, modules += p->rewrites.folds[i].n_takes;
         if (layers)
-            OSH_TRY(osh_buf_line(cx, b, "%s: factors of %d layers, such as %s, for %d modules",
+            OSH_TRY(osh_buf_line(cx, b, "%s: factors of %d layers, such as %s, for %d weights",
                                  p->in.recipe->modifiers[m].type->name, layers,
                                  p->in.graph->modules[p->rewrites.folds[0].module].name, modules));
     }
@@ -314,7 +314,7 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
             osh_q_place_name(r->online.matrices[i].at),
             osh_q_place_attends(r->online.matrices[i].at) ? " and k_cache" : ""));
     OSH_TRY(osh_buf_line(cx, b, "%d weights rotated or fused with norms%s", r->n_weights,
-                         r->untied ? "; the head is no longer tied" : ""));
+                         r->untied ? "; the head is not tied in the output" : ""));
 done:
     return rc;
 }
@@ -440,7 +440,7 @@ static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < p->in.ck->n_aside; i++)
         OSH_TRY(osh_buf_line(cx, b,
-                             "left aside: %s, a file of the model that is neither read nor copied",
+                             "left aside: %s, a file of the model that is not read and not copied",
                              p->in.ck->aside[i]));
     if (!p->in.ck->config->n_sizes) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "padding: "));

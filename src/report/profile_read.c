@@ -301,7 +301,7 @@ osh_status osh_profiled_read(osh_ctx *cx, osh_profiled *out, const char *path)
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_BYTES));
     OSH_TRY(profile_parse(cx, &y, text, n, path));
     const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
-    if (!list) OSH_FAIL(cx, OSH_E_FORMAT, "%s is no profile: it has no list memory_usage", path);
+    if (!list) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not a profile: it has no list memory_usage", path);
     OSH_TRY(profile_read_records(cx, &out->d, list, path));
     if (!out->d.n_points)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list memory_usage has no records", path);

@@ -386,7 +386,7 @@ static void html_experts(osh_page *pg, const osh_report *r)
     PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts",
         r->n_experts);
     if (d->n)
-        PUT(pg, ", each calibrated on all %lld tokens, whichever expert the router chose",
+        PUT(pg, ", each calibrated on all %lld tokens, for any choice of the router",
             (long long)d->offsets[d->n]);
     PUT(pg, ".</p>\n");
     if (r->run->coverage) html_coverage(pg, r->run);
@@ -539,21 +539,22 @@ static void html_device_table(osh_page *pg, const osh_report *r)
     html_copies_row(pg, "predicted", p->budget.memory.peak.device, 0);
     if (p->in.opt->device_memory) html_copies_row(pg, "budget", p->in.opt->device_memory, 0);
     html_copies_row(pg, "copied to it", c->put_bytes, c->put_s);
-    html_copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
+    html_copies_row(pg, "copied to it during the work", c->ahead_bytes, c->ahead_s);
     html_copies_row(pg, "copied from it", c->get_bytes, c->get_s);
     if (c->file_bytes) html_copies_row(pg, "read by it from files", c->file_bytes, 0);
-    PUT(pg, "<tr><td>values between subgraphs rest in</td><td class=\"n\">%s</td><td></td></tr>\n",
+    PUT(pg,
+        "<tr><td>location of values between subgraphs</td><td class=\"n\">%s</td><td></td></tr>\n",
         osh_tier_name(p->budget.memory.tier));
     html_copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
     html_copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
     if (c->put_s + c->ahead_s > 0)
         PUT(pg,
-            "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f "
+            "<tr><td>time of copies to it during compute</td><td class=\"n\">%.1f "
             "%%</td><td></td></tr>\n",
             100 * c->hidden_s / (c->put_s + c->ahead_s));
     if (c->get_s > 0)
         PUT(pg,
-            "<tr><td>time of copies from it hidden behind compute</td><td class=\"n\">%.1f "
+            "<tr><td>time of copies from it during compute</td><td class=\"n\">%.1f "
             "%%</td><td></td></tr>\n",
             100 * c->get_hidden_s / c->get_s);
     for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {

@@ -58,7 +58,7 @@ static osh_status experts_add_layer(osh_ctx *cx, osh_rewrites *p, const osh_reap
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has %d experts, layers before it %d",
                  experts_modifier_name(p), expert, n_all, x->n_all);
     if (!n_drop)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity %g of %d experts is none: want %g or more",
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity %g of %d experts drops no expert: want %g or more",
                  experts_modifier_name(p), a->sparsity, n_all, 1.0 / n_all);
     if (n_all - n_drop < top_k)
         OSH_FAIL(cx, OSH_E_USAGE,
@@ -102,7 +102,7 @@ static osh_status experts_take_kept(osh_ctx *cx, osh_rewrites *p, const osh_reap
         const osh_kept_experts *k = NULL;
         for (size_t j = 0; j < a->n_kept; j++)
             if (!strcmp(a->kept[j].layer, x->layers[i].name)) k = &a->kept[j];
-        if (!k) OSH_FAIL(cx, OSH_E_USAGE, "retained: %s is not in it", x->layers[i].name);
+        if (!k) OSH_FAIL(cx, OSH_E_USAGE, "retained has no entry for %s", x->layers[i].name);
         if (k->n != x->n_kept || k->which[k->n - 1] >= x->n_all)
             OSH_FAIL(cx, OSH_E_USAGE, "retained: %s: %d experts up to %d, want %d of %d", k->layer,
                      k->n, k->which[k->n - 1], x->n_kept, x->n_all);
@@ -152,7 +152,7 @@ static osh_status router_cut(osh_ctx *cx, renaming *r, const osh_expert_layer *l
     osh_kept_rows *rows = &x->rows[r->n_rows++];
     osh_entry like = *from.e;
     if (from.e->shape[0] != x->n_all || from.e->ndim > 2 || r->n_rows > x->n * ROUTER_TENSORS)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is no weight and no bias of a router of %d experts",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not a weight or bias of a router of %d experts",
                  experts_modifier_name(r->p), from.e->name, x->n_all);
     like.shape[0] = x->n_kept;
     *rows = (osh_kept_rows){ck, from, l->kept};
@@ -268,8 +268,8 @@ static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const o
     for (size_t i = 0; i < n; i++)
         if (!strcasecmp(names[i], a->report_path))
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: report_path %s: the model has a file %s, which the output gets: want "
-                     "another name",
+                     "%s: report_path %s: the model has a file %s, which is copied to the output: "
+                     "want another name",
                      experts_modifier_name(p), a->report_path, names[i]);
 done:
     osh_strings_free(cx, names, n);
@@ -283,7 +283,8 @@ osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     if (!a) goto done;
     OSH_TRY(experts_check_file(cx, p, a));
     if (!p->in->graph || p->in->graph->wrapped)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no architecture whose experts are known",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: %s has an architecture whose experts are not supported",
                  experts_modifier_name(p), p->in->ck->dir);
     if (osh_source_n_quantized(p->in->source) || p->in->ck->n_parts)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -291,7 +292,7 @@ osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
                  experts_modifier_name(p), p->in->ck->dir,
                  p->in->ck->n_parts ? "experts that lie in one tensor" : "quantized weights");
     if (p->in->only)
-        OSH_FAIL(cx, OSH_E_USAGE, "--only copies what it does not name, but %s drops experts",
+        OSH_FAIL(cx, OSH_E_USAGE, "--only copies all other tensors unchanged, but %s drops experts",
                  experts_modifier_name(p));
     OSH_NEW(cx, p->experts, 1);
     OSH_TRY(experts_find_layers(cx, p, a));

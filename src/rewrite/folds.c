@@ -58,8 +58,8 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found 
                                 const osh_node *n)
 {
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, "
-                    "and would see it changed: want it among the balance layers, or other mappings",
+                    "%s: %s cannot give factors to other layers: %s (%s) also reads its output and "
+                    "would get changed values: want it among the balance layers, or other mappings",
                     f->m->type->name, p->in->graph->modules[f->smooth].name,
                     p->in->graph->modules[n->module].name, n->op->name);
 }
@@ -139,7 +139,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     OSH_TRY(fold_follow(cx, p, f, s->out[0], reached));
     for (int i = 0; i < f->n_takes; i++) {
         if (!reached[i])
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s does not read what %s makes", who,
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s does not read the output of %s", who,
                      g->modules[f->takes[i]].name, name);
         OSH_TRY(fold_check_alone(cx, p, f, fold_node(p, f->takes[i])->w[0]));
     }
@@ -171,8 +171,8 @@ static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const fou
         const osh_linear *l = own.first < own.end ? &p->match->linears[own.first] : NULL;
         if (l && l->scheme_index >= 0 && l->modifier < f->modifier)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s comes behind %s, which quantizes the weights of %s: want it before, or "
-                     "mappings without that",
+                     "%s comes after %s, which quantizes the weights of %s: want it before, or "
+                     "mappings without these weights",
                      f->m->type->name, p->in->recipe->modifiers[l->modifier].type->name, m->name);
     }
 done:
@@ -216,7 +216,7 @@ static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found
         const osh_q_scheme *s = fold_scheme(p, t->node);
         if (n->in[0] != o->value)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: %s does not read what the other balance layers of %s read",
+                     "%s: %s and the other balance layers of %s have different inputs",
                      f->m->type->name, t->name, g->modules[o->module].name);
         if (s) OSH_TRY(f->m->type->transform->takes(cx, f->m, t->name, s));
     }
@@ -284,7 +284,7 @@ static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
         const osh_module *t = &g->modules[f->takes[k]];
         any |= fold_scheme(p, t->node) != NULL;
         if (g->values[g->nodes[t->node].in[0]].width == width) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: skipped", f->m->type->name,
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have different widths: skipped", f->m->type->name,
                 s->name, t->name);
         return true;
     }
@@ -360,7 +360,7 @@ static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const
     }
     if (!all)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
+                 "%s: mapping %s: no modules next to %s match all of its balance layers (%s ...)",
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
     for (int m = in.first; m < in.end; m++) {
         if (!f->hits[m]) continue;
@@ -563,7 +563,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
     if (!any) goto done;
     if (!p->in->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is of no known architecture: a recipe that changes its layers needs one",
+                 "the architecture of %s is not known: a recipe that changes its layers needs it",
                  p->in->ck->dir);
     if (!p->folded) OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
     OSH_NEW(cx, p->in->graph->joined, p->in->graph->n_nodes);

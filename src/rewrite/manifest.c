@@ -208,8 +208,8 @@ static osh_status manifest_check_unique(osh_ctx *cx, const osh_manifest *p)
     OSH_TRY(osh_entry_twice(cx, &twice, p->out, p->n_out));
     if (twice)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "the output would hold %s twice: the source has a tensor of that name beside the "
-                 "weight that is quantized",
+                 "the output would hold %s twice: the source has a tensor of that name, and "
+                 "quantization adds another",
                  twice);
 done:
     return rc;

@@ -44,7 +44,7 @@ static osh_status matrix_new(osh_ctx *cx, const finding *f, osh_online_matrix *m
                                   fixed ? OSH_ROTATION_HADAMARD : OSH_ROTATION_RANDOM_HADAMARD,
                                   m->n, f->seed ? (uint64_t)*f->seed : 0, module));
     } else if ((m->tensor = stored_matrix(f, leaf, m->n)) < 0) {
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: no tensor *%s of [%lld, %lld], by which %s is rotated",
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: want a tensor *%s of [%lld, %lld], because it rotates %s",
                  f->ck->dir, leaf, (long long)m->n, (long long)m->n, module);
     }
 done:

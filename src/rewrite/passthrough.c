@@ -15,7 +15,7 @@ static osh_status passthrough_refuse_name(osh_ctx *cx, const char *name)
         if (osh_op_is(osh_op_at(i), OSH_OP_PASSES))
             OSH_TRY(osh_buf_printf(cx, &b, "%s%s", b.len ? ", " : "", osh_op_at(i)->name));
     OSH_FAIL(cx, OSH_E_USAGE, "--calib-passthrough: %s %s: want %s", name,
-             osh_op_find(name) ? "makes values of its own, with another range" : "is no op",
+             osh_op_find(name) ? "computes new values with another range" : "is not an op",
              b.data);
 done:
     osh_buf_deinit(cx, &b);

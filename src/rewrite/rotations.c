@@ -44,10 +44,10 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
     const osh_graph *g = t->p->in->graph;
     int at = g->values[value].producer;
     const osh_node *n = at < 0 ? NULL : &g->nodes[at];
-    if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
+    if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "no node computes %s", g->values[value].name);
     if (g->values[value].first_use != g->values[value].last_use)
         OSH_TRY(stream_refuse_node(cx, t, n,
-                                   "makes a value that is added to it and is read elsewhere, too"));
+                                   "computes a value that is added to it and also read elsewhere"));
     if (osh_node_is(n, OSH_OP_LINEAR)) {
         t->outs[at] = true;
     } else if (osh_node_is(n, OSH_OP_SCALES)) {
@@ -59,7 +59,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (!osh_node_is(n, OSH_OP_ZEROS)) {
-        OSH_TRY(stream_refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
+        OSH_TRY(stream_refuse_node(cx, t, n, "is between a Linear and the residual stream"));
     }
 done:
     return rc;
@@ -85,7 +85,7 @@ static osh_status stream_mark_node(osh_ctx *cx, turning *t, const osh_node *n)
     } else if (osh_node_is(n, OSH_OP_SCALES)) {
         t->residual[out] = n_residual > 0, t->normed[out] = norm;
     } else if (osh_node_is(n, OSH_OP_CENTRES)) {
-        OSH_TRY(stream_refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
+        OSH_TRY(stream_refuse_node(cx, t, n, "subtracts means, and a rotation changes the means"));
     } else if (osh_node_is(n, OSH_OP_NORM) && n_residual && !osh_node_norm(n).head_dim) {
         t->normed[out] = (int)(n - t->p->in->graph->nodes);
     } else if (!osh_node_is(n, OSH_OP_COLUMNS) || n_residual) {
@@ -179,8 +179,8 @@ done:
 static osh_status rotation_refuse_values(osh_ctx *cx, const turning *t, const osh_node *n)
 {
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: R2 cannot rotate the values of %s: they go from one Linear through the "
-                    "attention to another in models that it can",
+                    "%s: R2 cannot rotate the values of %s: the values must come from one Linear "
+                    "and go through the attention to another Linear",
                     t->m->type->name, turning_module(t, n));
 }
 
@@ -263,7 +263,7 @@ static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
     if (p->in->graph->wrapped)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: %s has a tower whose outputs join the residual stream: rotations of such "
-                 "models are not made by this version",
+                 "models are not supported",
                  t->m->type->name, p->in->ck->dir);
     OSH_NEW(cx, known, p->in->ck->n_tensors);
     for (int w = 0; w < p->in->graph->n_weights; w++)
@@ -271,8 +271,7 @@ static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++)
         if (!known[i] && p->in->ck->tensors[i].e->ndim > 1)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: %s is not in the architecture's template, and would read a stream that "
-                     "is rotated",
+                     "%s: %s is not in the architecture's template and would read a rotated stream",
                      t->m->type->name, p->in->ck->tensors[i].e->name);
 done:
     osh_free(cx, known);
@@ -365,8 +364,9 @@ static osh_status rotate_model(osh_ctx *cx, turning *t)
     osh_rewrites *p = t->p;
     bool quip = t->args->which & (OSH_ROTATE_V | OSH_ROTATE_U);
     if (!p->in->graph)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
-                 t->m->type->name, p->in->ck->dir);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: the architecture of %s is not known: rotations need it", t->m->type->name,
+                 p->in->ck->dir);
     if (!quip) OSH_TRY(stream_find(cx, t));
     OSH_TRY(online_nodes_find(cx, t)); // also adds the matrices to the checkpoint, as tensors
     OSH_NEW(cx, p->folded, p->in->ck->n_tensors);

@@ -194,31 +194,30 @@ static osh_status turn_check(osh_ctx *cx, const grouping *d, const osh_online_tu
     const osh_node *n = &g->nodes[t->node];
     int64_t size = d->p->rotated->online.matrices[t->matrix].n;
     if (osh_node_is(n, OSH_OP_ATTENDS) && ((const osh_attention_attr *)n->attr)->head_dim != size)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: R3 rotates heads of %ld channels, and those of %s have %ld: want all alike",
-                 d->t->modifier, (long)size, g->modules[n->module].name,
-                 (long)((const osh_attention_attr *)n->attr)->head_dim);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: R3 rotates heads of %ld channels, and the heads of %s have %ld: want one size",
+            d->t->modifier, (long)size, g->modules[n->module].name,
+            (long)((const osh_attention_attr *)n->attr)->head_dim);
     if (osh_node_is(n, OSH_OP_ATTENDS)) goto done;
     if (t->node == g->head)
         OSH_TRY(turn_refuse(cx, d, t,
-                            "no loader rotates what the output head reads: want it in ignore"));
+                            "no loader rotates the input of the output head: want it in ignore"));
     if (n->op->n_weights > 1 && n->w[1] >= 0)
         OSH_TRY(turn_refuse(
             cx, d, t,
-            "vLLM rotates at no Linear that has a bias, and nothing else at any: want it in "
-            "ignore"));
+            "vLLM does not rotate at a Linear with a bias: want it in ignore"));
     if (strstr(g->modules[n->module].name, ".experts."))
-        OSH_TRY(
-            turn_refuse(cx, d, t,
-                        "vLLM runs experts by kernels that rotate nothing: want it in ignore, and "
-                        "no R4"));
+        OSH_TRY(turn_refuse(
+            cx, d, t,
+            "the kernels of vLLM for experts do not rotate: want it in ignore, and no R4"));
     for (int i = 0; i < g->n_nodes && !t->output; i++) {
         const osh_node *other = &g->nodes[i];
         if (osh_node_is(other, OSH_OP_LINEAR) && other->in[0] == n->in[0] &&
             !rotates_input(&d->p->rotated->online, i))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: %s reads what %s reads, which is rotated while the model runs: vLLM runs "
-                     "them as one, so want both as targets, or neither",
+                     "%s: %s and %s have the same input, but only the second rotates it while the "
+                     "model runs: vLLM runs both as one, so want both as targets, or none of them",
                      d->t->modifier, g->modules[other->module].name, g->modules[n->module].name);
     }
 done:
@@ -232,7 +231,7 @@ static osh_status turns_check(osh_ctx *cx, const grouping *d)
     int wanted = 0;
     if (!o->n_turns)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: no Linear of %s, and no attention, is a target of what acts while it runs",
+                 "%s: the rotations that run with the model match no Linear and no attention of %s",
                  d->t->modifier, d->p->in->ck->dir);
     for (int i = 0; i < o->n_turns; i++) OSH_TRY(turn_check(cx, d, &o->turns[i]));
     if (!(d->t->args->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4))) goto done;
@@ -242,7 +241,7 @@ static osh_status turns_check(osh_ctx *cx, const grouping *d)
     }
     for (int i = 0; i < o->n_turns; i++)
         if (!d->attends[o->turns[i].node] && !d->wide[o->turns[i].node])
-            OSH_TRY(turn_refuse(cx, d, &o->turns[i], "its name is that of another layer's"));
+            OSH_TRY(turn_refuse(cx, d, &o->turns[i], "another layer has the same name"));
     assert(wanted == o->n_turns);
 done:
     return rc;
@@ -335,14 +334,16 @@ void osh_online_warn(osh_ctx *cx, const osh_rewrites *p)
     }
     if (osh_online_attends(p))
         osh_log(cx, OSH_LOG_WARN,
-                "R3: queries and keys are rotated while the model runs. vLLM cannot, and "
-                "transformers loads the model without, which says the same%s",
-                !p->match->cache.present ? ""
-                                  : ", but what it caches is not what the scales of keys are of");
+                "R3: queries and keys are rotated while the model runs. vLLM cannot rotate them. "
+                "transformers loads the model without the rotation and gives the same output%s",
+                !p->match->cache.present
+                    ? ""
+                    : ", but the scales of keys do not fit the keys that it caches");
     if (b.len)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: rotated while the model runs. vLLM does that on one NVIDIA GPU%s, its CPU "
-                "build stops, and transformers loads the model without: what it says then is noise",
+                "%s: rotated while the model runs. vLLM does that on one NVIDIA GPU%s, but its CPU "
+                "build stops. transformers loads the model without the rotation, and its output is "
+                "noise",
                 b.data, fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);
 }

@@ -121,7 +121,7 @@ static void blocked_log(osh_ctx *cx, const osh_block *b, const char *name)
             "%s: mean squared error of its output %.4g in the last step, %.4g in the first", name,
             b->ended, b->begun);
     if (b->n_steps < b->rule.steps)
-        osh_log(cx, OSH_LOG_INFO, "%s: stopped behind step %lld of %lld", name,
+        osh_log(cx, OSH_LOG_INFO, "%s: stopped after step %lld of %lld", name,
                 (long long)b->n_steps, (long long)b->rule.steps);
     if (b->rule.selective)
         osh_log(cx, OSH_LOG_INFO, "%s: of all samples %.4g, rounded to nearest %.4g%s", name,

@@ -218,7 +218,7 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     void *at = (char *)k->w->data + (size_t)first * osh_dtype_bytes(k->w->dtype);
     osh_fold_factors(at, k->w->dtype, &k->rule, first, n);
     if (osh_find_nonfinite(at, k->w->dtype, n) >= 0)
-        return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite with the factors folded in, as %s",
+        return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite as %s after the factors are folded in",
                         k->p->in->ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
     return OSH_OK;
 }
@@ -281,7 +281,7 @@ static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights 
     piece_work k = piece_work_of(p, w, weight);
     k.rule = rule;
     if (!k.w && w->w[weight])
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%s has no copy in host memory to fold factors into",
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s has no copy in host memory, and the factors need one",
                  p->in->graph->weights[weight].name);
     if (!k.w) goto done;
     OSH_TRY(osh_parallel_for(cx, piece_work_chunks(&k), fold_chunk, &k));

@@ -29,7 +29,8 @@ static osh_status narrow_piece(osh_ctx *cx, void *user, int64_t piece, int worke
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(back[i]))
             OSH_FAIL(cx, OSH_E_NUMERIC,
-                     "token %lld, channel %lld: %g is more than F16 has (%d): want --calib-cache "
+                     "token %lld, channel %lld: %g is larger than the largest F16 value (%d): want "
+                     "--calib-cache "
                      "disk",
                      (long long)((at + i) / width), (long long)((at + i) % width), (double)f[i],
                      LARGEST);

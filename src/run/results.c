@@ -133,11 +133,12 @@ static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head 
     const osh_linear *l = &r->budget->match->linears[h->linear];
     bool both = h->seen && osh_checkpoint_seen(r->budget->in->ck, l->tensor, &mine);
     if (!both || mine == h->source) return OSH_OK;
-    return osh_fail(cx, OSH_E_IO,
-                    "%s: rank %d on %s has read other bytes of the weight than rank 0: checksum "
-                    "%016llx, want %016llx",
-                    l->name, from, osh_ranks_at(r->ranks, from)->node,
-                    (unsigned long long)h->source, (unsigned long long)mine);
+    return osh_fail(
+        cx, OSH_E_IO,
+        "%s: rank %d on %s has read different bytes of the weight than rank 0: checksum "
+        "%016llx, want %016llx",
+        l->name, from, osh_ranks_at(r->ranks, from)->node, (unsigned long long)h->source,
+        (unsigned long long)mine);
 }
 
 /* Passes to the emitter a result that another rank has sent. Takes ownership of *codes. */

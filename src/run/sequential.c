@@ -473,9 +473,9 @@ static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
                                &found));
     }
     if (found) *start = last + 1;
-    osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
-            found ? "are taken up from the disk"
-                  : "are not complete on the disk: starting from the tokens");
+    osh_log(cx, OSH_LOG_INFO, "values after %s %s", r.name,
+            found ? "are read from the disk"
+                  : "are incomplete on the disk: starting from the tokens");
     for (int i = 0; i < r.n_live_out && !found; i++) osh_acts_drop(cx, e->acts, r.live_out[i]);
 done:
     return rc;

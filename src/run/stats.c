@@ -372,7 +372,7 @@ static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, cons
     int64_t *offsets = NULL;   // own
     int64_t n = b->rows ? osh_gathered_rows(b->rows->n) : 0;
     osh_batch part = *b;
-    if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the rows of an expert are not listed");
+    if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the list of an expert's rows is missing");
     if (!n) goto done;
     OSH_NEW(cx, offsets, b->seqs.n + 1);
     for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = n;

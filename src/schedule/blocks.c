@@ -45,7 +45,7 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
     if (!p->in->propagate_error) return "want --propagate-error true";
     if (p->rewrites->n_folds) return "factors are folded into weights";
     if (p->in->by_route) return "experts are calibrated on their own tokens";
-    if (p->match->outputs) return "what Linears make is observed";
+    if (p->match->outputs) return "outputs of Linears are observed";
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if (l->node < 0 || !block_in_layer(p->in->graph, l->node) || l->kept) continue;
@@ -100,12 +100,12 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
     }
     if (why && !rule->may)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s with unit: block learns from what decoder layers put out: %s", m->type->name,
+                 "%s with unit: block learns from the output of decoder layers: %s", m->type->name,
                  why);
     if (why) {
         osh_log(cx, OSH_LOG_INFO,
-                "%s learns from the output of each Linear, and not of decoder layers: %s (so each "
-                "step sees all samples, whatever batch_size is)",
+                "%s learns from the output of each Linear and not of decoder layers: %s (so each "
+                "step uses all samples, for any batch_size)",
                 m->type->name, why);
         osh_error_clear(cx);
         goto done;

@@ -62,12 +62,12 @@ osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *matc
                  p->in->recipe->modifiers[p->rewrites->folds[0].modifier].type->name);
     if (p->in->pipeline == OSH_PIPELINE_BASIC)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "target 'original' is about inputs that quantized weights have changed, and "
-                 "--pipeline basic changes none: want --pipeline sequential");
+                 "target 'original' needs inputs that quantized weights have changed, and "
+                 "--pipeline basic changes no inputs: want --pipeline sequential");
     if (!p->in->propagate_error)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "target 'original' is about inputs that quantized weights have changed, and "
-                 "--propagate-error false changes none: want --propagate-error true");
+                 "target 'original' needs inputs that quantized weights have changed, and "
+                 "--propagate-error false changes no inputs: want --propagate-error true");
     OSH_NEW(cx, changed, p->in->graph->n_nodes);
     OSH_NEW(cx, moved, p->in->graph->n_nodes);
     note_changed(p, changed);
@@ -109,8 +109,8 @@ static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l
         if (other->subgraph == l->subgraph && (osh_wants(p, other) & OSH_STAT_HESSIAN) &&
             cut_share(p, other) != l->share)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s and %s read the same values, with a drop_ratio of %g and of %g: want one "
-                     "of them",
+                     "%s and %s read the same values, but their drop_ratio is %g and %g: want one "
+                     "value for both",
                      l->name, other->name, l->share, cut_share(p, other));
     }
 done:

@@ -44,25 +44,25 @@ double osh_tuning_flops(const osh_schedule *p)
  * tuning is possible. */
 static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
 {
-    if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";
+    if (p->in->on_device) return "it runs only on the CPU, want --device cpu";
     if (p->in->pipeline == OSH_PIPELINE_DATAFREE || !g)
-        return "it wants data, and an architecture that is known";
+        return "it needs data and a known architecture";
     if (g->headless) return "the model has no output head";
-    if (!osh_tune_held(&p->in->data)) return "it wants two samples at least";
+    if (!osh_tune_held(&p->in->data)) return "it needs at least two samples";
     if (!osh_tune_can_judge(&p->in->data))
-        return "the samples that it holds back have no prediction that counts";
+        return "the held-back samples have no prediction that counts";
     if (p->rewrites->n_folds) return "factors are folded into weights";
     if (p->rewrites->rotated) return "weights are rotated";
-    if (p->match->cache.present) return "keys and values are rounded, which it does not see";
+    if (p->match->cache.present) return "keys and values are rounded, and it does not model that";
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if (l->prune.modifier >= 0 || l->scheme_index < 0) return "weights are pruned";
         if (l->scheme->inputs.present || l->scheme->outputs.present)
-            return "activations are rounded, which it does not see";
+            return "activations are rounded, and it does not model that";
         if (!osh_tune_can(&l->scheme->weights))
             return "not all weights are integers by group or channel";
         if (!tuning_rule(p, i) || memcmp(tuning_rule(p, i), tuning_rule(p, 0), sizeof p->tune))
-            return "not all modules are to be tuned alike";
+            return "the modules have different tuning settings";
         if (l->node < 0) return "a module outside the text model is quantized";
         if (!strcmp(l->name, g->modules[g->nodes[g->head].module].name))
             return "the output head is quantized";
@@ -89,10 +89,10 @@ done:
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;
-    if (p->in->data.n < LEAST_ROWS) return "quality best wants 128 samples for it";
+    if (p->in->data.n < LEAST_ROWS) return "quality best needs 128 samples for it";
     if (p->tune.steps > most) p->tune.steps = most;
     if (osh_tuning_flops(p) <= MOST_WORK) return NULL;
-    return "quality best spends 2e13 operations on it at most, and this model takes more";
+    return "quality best limits it to 2e13 operations, and this model needs more";
 }
 
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p)

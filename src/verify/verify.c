@@ -114,7 +114,7 @@ osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_opti
     if (others) goto done; // only rank 0 has all findings
     OSH_TRY(opt->json ? verify_as_json(cx, &b, &v) : verify_as_text(cx, &b, &v));
     sink(user, b.data, b.len);
-    if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not as it must be: %zu findings", dir, v.n);
+    if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not correct: %zu findings", dir, v.n);
 done:
     verify_deinit(cx, &v);
     osh_buf_deinit(cx, &b);

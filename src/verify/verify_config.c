@@ -291,7 +291,7 @@ static osh_status config_check_quantized(osh_ctx *cx, osh_verify *v, const char 
     OSH_TRY(osh_format_infer(cx, &as.format, s, module));
     OSH_TRY(config_shape(cx, as.shape, v, module));
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
+        OSH_FAIL(cx, OSH_E_FORMAT, "has no weight_shape and no weight of two dimensions");
     OSH_TRY(
         as.format->tensors(cx, as.f, &as.n, &(osh_format_weight){s, as.shape[0], as.shape[1], dt}));
     osh_format_add_output(as.f, &as.n, s, dt);
@@ -405,7 +405,7 @@ static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
             snprintf(module, sizeof module, "%.*s", (int)n, name);
             if (!config_find_leaf(cx, v, module, "weight") &&
                 !config_find_leaf(cx, v, module, "weight_packed"))
-                OSH_TRY(osh_verify_add(cx, v, name, "codes beside it", "has none"));
+                OSH_TRY(osh_verify_add(cx, v, name, "codes next to it", "has none"));
         }
 done:
     return rc;

@@ -35,13 +35,13 @@ plan() { # arguments: recipe, model
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
 plan rtn docs >plan.txt
-grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 modules' plan.txt ||
+grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 weights' plan.txt ||
     { cat plan.txt; fail "docs: wrong mappings for heads that share values"; }
 plan rtn heads >plan.txt
-grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 modules' plan.txt ||
+grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 weights' plan.txt ||
     { cat plan.txt; fail "heads: wrong mappings for heads with their own values"; }
 plan given docs >plan.txt 2>log # LLM Compressor skips the mapping from v_proj to o_proj
-grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 modules' plan.txt ||
+grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 weights' plan.txt ||
     { cat plan.txt; fail "docs: not the mappings that are given"; }
 
 declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic")
@@ -98,6 +98,6 @@ refused 'mappings: [{smooth_layer: a, balanced: [b]}]' "$rtn" "unknown key 'bala
 refused 'mappings: [{smooth_layer: a}]' "$rtn" "mappings: want a list of pairs"
 refused '' "QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: tensor}}}}" \
     "one scale for the whole weight"
-refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "reads what it makes, too"
+refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "also reads its output"
 refused '' "$rtn" "needs calibration data" --pipeline datafree
 echo "impossible jobs are refused"

@@ -122,7 +122,7 @@ sed 's/"one.safetensors"/"one.safetensors\\u0000"/' m/model.safetensors.index.js
 gq 1 'index.json.*NUL'
 fresh
 want 2 'dataset' --model m --recipe "$gptq"
-want 2 'neither --recipe nor --scheme' --model m
+want 2 'want --recipe or --scheme, got none of them' --model m
 want 2 'unknown option .--fast' --model m --scheme W4A16 --fast
 want 2 'num.calibration.samples' --model m --scheme W4A16 --num-calibration-samples -2
 want 2 'the recipe needs calibration data: want --dataset' --model m --scheme W4A16 --method gptq --ignore lm_head

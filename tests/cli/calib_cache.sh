@@ -51,13 +51,13 @@ more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibrati
 plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
 least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
 [ -n "$least" ] || fail "no smallest budget: $(plan caches.yaml --host-memory 4MiB)"
-plan caches.yaml | grep -q 'look at twice: kept in memory' || fail "$(plan caches.yaml)"
-plan caches.yaml --host-memory "$least" | grep -q 'look at twice: made again' || fail "$least"
-plan caches.yaml --host-memory 60MB | grep -q 'look at twice: kept on the disk' || fail "60 MB are enough"
-plan caches.yaml --host-memory 60MB --scratch-size 1kB | grep -q 'look at twice: made again' || fail "1 kB is enough"
-plan caches.yaml --calib-cache disk --mem-opt-level 1 | grep -q 'look at twice: kept on the disk' || fail "no disk"
+plan caches.yaml | grep -q 'read twice: kept in memory' || fail "$(plan caches.yaml)"
+plan caches.yaml --host-memory "$least" | grep -q 'read twice: made again' || fail "$least"
+plan caches.yaml --host-memory 60MB | grep -q 'read twice: kept on the disk' || fail "60 MB are enough"
+plan caches.yaml --host-memory 60MB --scratch-size 1kB | grep -q 'read twice: made again' || fail "1 kB is enough"
+plan caches.yaml --calib-cache disk --mem-opt-level 1 | grep -q 'read twice: kept on the disk' || fail "no disk"
 plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep -q -- '--scratch-size' || fail "1 kB is enough"
-if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
+if plan binned.yaml | grep -q 'read twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
 # disk_f16 stores F32 values as F16, which halves the files and changes the output. The output still
@@ -87,12 +87,12 @@ one finely f32 --calib-cache disk --overwrite
 # from their tier
 for way in "" "--sequential-targets Linear"; do
     if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
-    grep -q 'token [0-9]*, channel [0-9]*: .* is more than F16 has (65504): want --calib-cache disk; .*value model.layers.1' err ||
+    grep -q 'token [0-9]*, channel [0-9]*: .* is larger than the largest F16 value (65504): want --calib-cache disk; .*value model.layers.1' err ||
         fail "$way: $(cat err)"
     rm -rf out.oneshot-partial
 done
 job=("${bf16[@]}") more=("${bf16[@]}") want=$of_bf16
-plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16, of two bytes' || fail "$(plan linears.yaml --calib-cache disk_f16)"
+plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16 and have two bytes each' || fail "$(plan linears.yaml --calib-cache disk_f16)"
 [ -z "$SANITIZED" ] || exit 0 # under sanitizers, tests/cli/kill.sh tests kills of such runs
 
 # Runs are killed between the two passes, at calls that write the cache to the disk.

@@ -14,7 +14,7 @@ says() { grep -q -- "$1" out err || fail "no line has '$1'"; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 check 0 "$model"
 says '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$'
-says 'loss 5\.[0-9]*; who guesses has ln 4096 = 8.3178'
+says 'loss 5\.[0-9]*; a random guess has ln 4096 = 8.3178'
 ! grep -q guessing out || fail "a trained model guesses"
 
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 samples=1 tokens=8
@@ -33,7 +33,7 @@ rm -r random
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=4096 samples=1 tokens=8
 cp "$model/tokenizer.json" random
 check 0 random
-says '^that is what guessing gives: the weights are random, or the template is wrong$'
+says '^the loss is that of a random guess: the weights are random, or the template is wrong$'
 
 # Tests a template that omits a tensor, a template that wants another shape, and tensors that are
 # outside of the template.

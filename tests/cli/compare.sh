@@ -83,7 +83,7 @@ before=$(cat ref/* W8A16/* dense.json | sha256sum)
 refused 2 'has the logits of 256 tokens' eval --model W4A16 --reference ref "${data[@]:0:7}" 3
 refused 2 'has saved logits, not a model: want --reference ref' eval --model ref "${data[@]}"
 refused 2 'which saved logits do not have' eval --model "$docs" "${data[@]}" --save-logits W8A16
-refused 2 'which --reference reads' eval --model "$docs" --reference ref "${data[@]}" --save-logits ref
+refused 2 'and --reference reads' eval --model "$docs" --reference ref "${data[@]}" --save-logits ref
 refused 2 'lies in' eval --model W8A16 "${data[@]}" --save-logits W8A16/logits
 refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
 mkdir only && cp W8A16/config.json only
@@ -99,8 +99,8 @@ refused 2 'have different references' compare W4A16.json dense.json
 refused 1 'is not a file of eval --panel' compare W8A16/config.json
 refused 2 'that is not a page of oneshot' compare dense.json --output W8A16.json
 sed 's/"tokens_xxh3": "[^"]*"/"tokens_xxh3": "0"/' W8A16.json >other.json
-refused 2 'is about other tokens than' compare W4A16.json other.json
-refused 2 'is about other tokens than' compare gptq W8A16 W4A16.json
+refused 2 'have different tokens: checksums' compare W4A16.json other.json
+refused 2 'have different tokens: checksums' compare gptq W8A16 W4A16.json
 sed -i 's/"kl_p99"/"kl_p98"/' gptq/oneshot-report.json
 refused 1 'gptq/oneshot-report.json: the evaluation has no number "kl_p99"' compare gptq
 sed 's/"kl_p99": [0-9.e-]*/"kl_p99": "x"/' W8A16.json >other.json

@@ -106,4 +106,4 @@ grep -q 'was begun by another run: data set 1 is ' err || fail "$(cat err)"
 "$ONESHOT" plan --json --model "$model" --scheme W4A16 --method gptq --max-seq-length 16 --dataset c.jsonl \
     --num-calibration-tokens 100 | python3 -c 'import json, sys; d = json.load(sys.stdin)["data_sets"]; assert d[0]["tokens"] == 112, d'
 if "$ONESHOT" "${two[@]}" --output other --profile last.jsonl 2>err; then fail "a data set is written over"; fi
-grep -q -- '--profile last.jsonl would be written over last.jsonl, which --dataset reads' err || fail "$(cat err)"
+grep -q -- '--profile last.jsonl would overwrite last.jsonl, and --dataset reads that file' err || fail "$(cat err)"

@@ -42,7 +42,7 @@ done
 # The program adds no default to a recipe, so a recipe means the same as in LLM Compressor.
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
-want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
+want 2 'group-size and --symmetric need --scheme' --model untied --recipe r.yaml --group-size 32
 
 # Without --output, the output directory is named after the model and the scheme. This directory is
 # refused or resumed like a directory that --output names. The last lines that the run prints are
@@ -58,7 +58,7 @@ grep -q '^loss' stdout && fail "rounding has a loss: $(cat stdout)"
 sed -n 's/^next *oneshot/"$ONESHOT"/p' stdout >next.sh
 (cd named && . ../next.sh >/dev/null) || fail "$(cat next.sh)"
 run "it's a" --scheme w4a16 --num-bits 8 || fail "$(cat stderr)"
-grep -q 'W8A16: is finished, made by this command; nothing to do$' stdout || fail "$(cat stdout)"
+grep -q 'W8A16: is finished and was made by this command; nothing to do$' stdout || fail "$(cat stdout)"
 if run "it's a" --scheme W8A16 --symmetric false --group-size 64 --output "it's a-W8A16"; then fail "an output is overwritten"; fi
 run "it's a" --scheme W8A16 --symmetric false || fail "$(cat stderr)"
 (cd named/here && cp "$tied"/*.json "$tied"/model.safetensors . && "$ONESHOT" . --scheme FP8_DYNAMIC --progress none >../../stdout)
@@ -80,7 +80,7 @@ unnamed() { # arguments: words of the message, flags
 }
 unnamed 'mixed-groups.yaml has 2 schemes, so there is no single one.*want --output DIR' --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
 unnamed '--target-bits chooses a scheme for each module.*want --output DIR' --scheme W4A16 --target-bits 5
-unnamed 'neither --recipe nor --scheme is given'
+unnamed 'want --recipe or --scheme, got none of them'
 "$ONESHOT" --model "$tied" --scheme W8A16 --output=-w --progress line >stdout 2>/dev/null
 grep -q 'oneshot verify ./-w --model' stdout || fail "$(cat stdout)"
 
@@ -141,7 +141,7 @@ want 2 'parallel 3: .*q_proj: 8 heads of queries are not 3 equal parts; .*k_proj
 want 2 'gate_proj: 24 zero points of 3 bits do not fill whole words of 32 bits' \
     --model wide --scheme W4A16_ASYM --num-bits 3 --group-size 16 --tensor-parallel 8
 dense 'mlp.down_proj self_attn.o_proj' --tensor-parallel 4
-want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group-size 32
+want 2 'FP8 is not such a scheme: want one such as W4A16' --model untied --scheme FP8 --group-size 32
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
 
@@ -152,7 +152,7 @@ oneshot --model untied --scheme W8A16 --group_size 16 --output_dir python --ones
 same python bare
 want 2 'save_compressed: want true, got .false.: the output is a compressed-tensors' --model untied --scheme W8A16 --save_compressed False
 want 2 'save_compressed: want true, got .no.' --model untied --scheme W8A16 --save-compressed=no
-want 2 'stage is no option here: all stages' --model untied --scheme W8A16 --stage quant
+want 2 'stage is not an option here: all stages' --model untied --scheme W8A16 --stage quant
 want 2 'ignore: want names with commas between them, got .lm_head,.' --model untied --scheme W8A16 --ignore lm_head,
 
 # Tests an unknown architecture, with and without data.

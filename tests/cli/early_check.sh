@@ -18,7 +18,7 @@ read=$(sed -n 's/^ *"read_bytes": \([0-9]*\),*$/\1/p' out/oneshot-report.json)
 rm -rf out
 flip="printf '\\001' | dd of=out.oneshot-partial/model.safetensors bs=1 seek=$((size * 6 / 10)) conv=notrunc status=none"
 if INJECT_STEP='"copy Start"' INJECT_WHAT=$flip LD_PRELOAD=$OSH_TOOLS/inject.so run >log 2>&1; then fail "the changed byte is not found"; fi
-grep -q 'model.embed_tokens.weight of .*what the disk holds is not what was written' log || fail "$(cat log)"
+grep -q 'model.embed_tokens.weight of .*the bytes on the disk differ from the written bytes' log || fail "$(cat log)"
 run >/dev/null
 [ "$(sha256sum <out/model.safetensors)" = "$sum" ] || fail "other bytes after it"
 

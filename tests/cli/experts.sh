@@ -117,7 +117,7 @@ with() { # argument: keys; makes a recipe with these keys
     echo with.yaml
 }
 refused 2 'leaves 1 of 8 experts, and a token goes to 2' "${job[@]}" --recipe "$(with 'sparsity: 0.9')"
-refused 2 'of 8 experts is none: want 0.125' "${job[@]}" --recipe "$(with 'sparsity: 0.1')"
+refused 2 'of 8 experts drops no expert: want 0.125' "${job[@]}" --recipe "$(with 'sparsity: 0.1')"
 refused 2 'want a share of the experts' "${job[@]}" --recipe "$(with '')"
 refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity: 0.5, report_path: kept.txt')"
 echo '{"user": 1}' >mine.json && ln mine.json other.json
@@ -134,14 +134,14 @@ grep -q '"model.layers.0.mlp": \[' mine/mine.json && [ "$(cat mine.json)" = '{"u
 "$ONESHOT" verify mine --model m >found || fail "with a report: $(cat found)"
 "$ONESHOT" --model m --scheme W8A8 --progress none --overwrite --output mine >/dev/null && [ ! -e mine/mine.json ] || fail "its report stays"
 refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 'sparsity: 0.5, ignore: [layers.0]')"
-refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
+refused 2 'retained has no entry for model.layers.1.mlp' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
 # gpt_oss has all experts in one tensor, so the job would prune only the routers
 "$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
-refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
+refused 1 'do not support a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml
 
 # transformers stacks experts in one tensor. If transformers cannot load experts with the scheme, or

@@ -104,7 +104,7 @@ mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
 # Tests files of the user in the directory to which a replaced output is moved.
 cp -r finished o
 mkdir o.oneshot-replaced
-refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite
+refused 'o.oneshot-replaced is a directory, but a replaced output needs this name' o --overwrite
 echo mine >o.oneshot-replaced/file; refused 'o.oneshot-replaced is a directory' o --overwrite
 rm -r o.oneshot-replaced; cp -r finished o.oneshot-replaced; refused 'o.oneshot-replaced is a directory' o --overwrite
 rm -r o.oneshot-replaced; ln -s mine o.oneshot-replaced; refused 'o.oneshot-replaced is a symbolic link' o --overwrite
@@ -113,7 +113,7 @@ rm -r o.oneshot-replaced
 # Tests unknown files in an output that the run would replace.
 echo mine >o/notes.txt; refused 'o/notes.txt is a file that oneshot did not make' o --overwrite; rm o/notes.txt
 mkdir o/sub; refused 'o/sub is a directory' o --overwrite; rmdir o/sub
-mv o/oneshot-manifest.json manifest; refused 'o is neither empty nor made by oneshot' o --overwrite
+mv o/oneshot-manifest.json manifest; refused 'o is not empty and was not made by oneshot' o --overwrite
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
@@ -121,7 +121,7 @@ one o --overwrite >/dev/null
 # another file, under any path.
 inside() { # arguments: input, the input's name in messages, flags; moves the input into o
     mv "$1" o/x
-    refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
+    refused "$2 .*lies in o, and this run would replace" o --overwrite "${@:3}"
     mv o/x "$1"
 }
 inside m --model --model o/x
@@ -143,7 +143,7 @@ ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --m
 refused '--model m lies in .*m, ' m --overwrite
 refused '--model m lies in .*m, ' m/../m/. --overwrite
 refused '--model m lies in ' . --overwrite
-mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwrite --model $p --restart; mv $p m
+mv m $p; refused "--model $p lies in $p, and this run would delete" o --overwrite --model $p --restart; mv $p m
 one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
 rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
 

@@ -154,4 +154,4 @@ write(path, tensors)
 P
 refused 'up_proj.weight is I8, want BF16, F16 or F32' --model other --output x
 sed -i 's/"llama"/"nobody"/; s/LlamaForCausalLM/NobodyForCausalLM/' other/config.json
-refused 'up_proj.weight is I8, and no quantization_config says what its codes mean' --model other --output x
+refused 'up_proj.weight is I8, and the model has no quantization_config for its codes' --model other --output x

@@ -43,7 +43,7 @@ for kind in calibrated rounded; do
         behind=$(sed -n "/\"$step Start\"/,\$p" profile.yaml | grep ' Start"$' | grep -v 'read ahead' | tail -n +2)
         [ -z "$behind" ] || fail "begun after the signal in '$step': $behind"
         [ ! -e out ] || fail "$step: there is an output"
-        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial$' log ||
+        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial$' log ||
             fail "$step: no hint: $(cat log)"
         "$ONESHOT" "${job[@]}" >log 2>&1 || fail "$step: the same command: $(cat log)"
         sums out | cmp - want || fail "$step: other bytes"
@@ -53,7 +53,7 @@ done
 # Tests a write to the output that never returns.
 rm -rf out
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
-grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
+grep -q 'interrupted before the work was complete' log && grep -q '^hint: the same command continues' log || fail "$(cat log)"
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]/%none/json}"
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
 "$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "after a call that hangs: $(cat log)"

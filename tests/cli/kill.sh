@@ -74,7 +74,7 @@ for i in $(seq $((kills / 5))); do
         # with another exit code, the run had finished, or did not handle the signal yet
         [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
-        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
+        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial' log
         stopped=$((stopped + 1))
     done
     one gptq out >log 2>&1 || { cat log; exit 1; }
@@ -143,7 +143,7 @@ for shard in plain.gptq/model-*.safetensors; do
     for part in 5 15 40 60 75; do flip "$file" $((begin + size * part / 100)); done
     for again in 1 2 3 4 5 6; do
         if one gptq out >log 2>&1; then break; fi
-        grep -q 'what the disk holds is not what was written' log || { cat log; exit 1; }
+        grep -q 'the bytes on the disk differ from the written bytes' log || { cat log; exit 1; }
         caught=$((caught + 1))
     done
     grep -q 'were recorded and are not on the disk' log && remade=$((remade + 1))
@@ -156,15 +156,15 @@ leave
 file=out.oneshot-partial/$(basename "$shard")
 flip "$file" 20
 if one gptq out 2>log; then echo "a changed header is taken"; exit 1; fi
-grep -q 'has another header than the run that began it wrote: want --restart' log || { cat log; exit 1; }
+grep -q 'differs from the header that the first run wrote: want --restart' log || { cat log; exit 1; }
 flip "$file" 20
 truncate -s -1 "$file"
 if one gptq out 2>log; then echo "a shorter shard is taken"; exit 1; fi
-grep -q 'bytes, the run that began it made .*: want --restart' log || { cat log; exit 1; }
+grep -q 'bytes, but the first run of this output wrote .*: want --restart' log || { cat log; exit 1; }
 rm "$file"
 if one gptq out 2>log; then echo "a lost shard is taken"; exit 1; fi
-grep -q 'does not exist, and the run that began it made it: want --restart' log || { cat log; exit 1; }
-if grep -q 'the same command goes on' log; then cat log; exit 1; fi
+grep -q 'does not exist, but the first run of this output wrote it: want --restart' log || { cat log; exit 1; }
+if grep -q 'the same command continues' log; then cat log; exit 1; fi
 one gptq out --restart >log 2>&1 || { cat log; exit 1; }
 same out want.gptq "restarted"
 rm -rf out
@@ -206,7 +206,7 @@ refused arithmetic --arithmetic f32
 refused isa --isa generic
 refused 'template [a-z0-9_]*.json' --models-dir "$OSH_SOURCE_DIR/models"
 one gptq out --threads 2 --batch-size 3 --log-level info >log 2>&1 || { cat log; exit 1; }
-done=$(sed -n 's/.*going on from out.oneshot-partial: \([0-9]*\) of 28 modules are done.*/\1/p' log)
+done=$(sed -n 's/.*continuing from out.oneshot-partial: \([0-9]*\) of 28 modules are done.*/\1/p' log)
 [ "${done:-0}" -gt 3 ] && [ "$done" -lt 28 ] || { echo "${done:-0} modules were taken up"; cat log; exit 1; }
 same out want.gptq "other threads and batch size"
 one gptq out >log && grep -q 'is finished' log

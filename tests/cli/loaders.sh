@@ -195,4 +195,4 @@ tensor model.layers.1.self_attn.k_scale && tensor model.layers.1.self_attn.v_sca
 verify q
 tiny deepseek_v2 d
 if "$ONESHOT" plan --model d --recipe kv.yaml --dataset d/calibration.jsonl >log 2>&1; then fail "scales of a latent"; fi
-grep -q 'makes keys and values of a latent' log || fail "$(cat log)"
+grep -q 'computes keys and values from a latent' log || fail "$(cat log)"

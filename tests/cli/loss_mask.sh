@@ -63,7 +63,7 @@ refused() { # arguments: part of the message, data, flags
     [ ! -e no ] || fail "an output"
 }
 refused "message 2: its text is not found in the rendered conversation" a.jsonl --model loud
-refused "bare.jsonl: no token of" bare.jsonl
+refused "bare.jsonl: none of the" bare.jsonl
 refused "the row is a text, want a conversation, or input_ids and loss_mask; while reading text.jsonl line 1" text.jsonl
 refused "--loss-mask answers is not served on a GPU by this version: want --device cpu" a.jsonl --device cuda
 refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl --method rtn
@@ -133,7 +133,7 @@ bad() { # arguments: part of the message, data, recipe
 bad "'loss_mask' is no list of 24 numbers, as long as 'input_ids'; while reading short.jsonl line 1" short.jsonl
 bad "'loss_mask' is neither 0 nor 1 at place 1" two.jsonl
 bad "no column 'loss_mask', found" none.jsonl
-bad "the samples that it holds back have no prediction that counts; while planning to tune" late.jsonl best
+bad "the held-back samples have no prediction that counts; while planning to tune" late.jsonl best
 
 # A run does not continue with another mask.
 code=0

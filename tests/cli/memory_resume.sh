@@ -20,8 +20,8 @@ for kind in whole damaged; do
         [ -n "$values" ] || fail "$dir: no values are left on the disk"
         if [ $kind = damaged ]; then for f in $values; do printf '\x55' | dd of="$f" bs=1 seek=40 conv=notrunc 2>/dev/null; done; fi
         "$ONESHOT" "${job[@]}" "${flags[@]}" --output out --log-level info >/dev/null 2>log
-        if [ $kind = whole ]; then grep -q 'values behind .* are taken up' log || fail "$dir: $(cat log)"
-        else grep -q 'are not complete' log || fail "$dir: $(cat log)"; fi
+        if [ $kind = whole ]; then grep -q 'values after .* are read from the disk' log || fail "$dir: $(cat log)"
+        else grep -q 'are incomplete on the disk' log || fail "$dir: $(cat log)"; fi
         [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$kind, $dir: other bytes"
         [ -z "$(find out scratch -name '*.values' 2>/dev/null || true)" ] || fail "$kind, $dir: values are left"
         rm -rf out scratch

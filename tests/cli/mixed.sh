@@ -137,10 +137,10 @@ refused() { # arguments: part of the message, then the arguments of oneshot
 refused 'exclude each other' "${job[@]}" --target-bits 4 --target-size 0.3x
 refused 'want bytes, such as' "${job[@]}" --target-size little
 refused 'want a share above 0' "${job[@]}" --target-size 2x
-refused 'stays dense takes' "${job[@]}" --target-size 1MB
+refused 'the dense tensors alone take' "${job[@]}" --target-size 1MB
 refused 'want --dataset' "${plain[@]}" --target-bits 4
 refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
-refused 'are none: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
+refused 'are not integers: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
 refused 'cannot be held' "${job[@]}" --target-bits 4 --host-memory 1MiB
 "$ONESHOT" plan --verbose "${job[@]}" --target-bits 4 >plan
 grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighed by gradients' plan || fail "$(cat plan)"

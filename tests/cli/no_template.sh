@@ -44,7 +44,7 @@ cp -r "$docs" stray && sed -i 's/"hidden_size"/"num_experts": 8, "num_experts_pe
 summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...'
 summary m 'model      OddForCausalLM, ... million parameters, BF16, ... MB in 3 files' \
     'layers     2; 4 experts, 2 of them for a token' 'head       not tied by config.json' \
-    'tokenizer  no tokenizer.json: data needs token ids' 'quantized  no' \
+    'tokenizer  no tokenizer.json: data must have token ids' 'quantized  no' \
     'data       only recipes without data are supported: OddForCausalLM is not known' '           (oneshot help models)' ''
 "$ONESHOT" inspect m >whole
 rm -rf f && cp -r out f
@@ -90,7 +90,7 @@ grep -q '"model.embed_tokens.weight_packed"' out/oneshot-manifest.json || fail "
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 rm -rf out
 code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
-[ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
+[ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router and stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
 # If a large part of the decoder blocks stays dense, there is a warning. The warning is in the plan,

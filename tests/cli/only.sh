@@ -68,7 +68,7 @@ verify third --model mixed
 
 refused 1 'q_proj has group_1, but vLLM, which looks it up as .*qkv_proj' --model packed --scheme W4A16 \
     --only 're:.*q_proj' --output no
-refused 2 'the recipe leaves dense: want it out of --only' --model packed --scheme W4A16 --only 're:.*mlp.*' \
+refused 2 'the recipe leaves it dense: want it out of --only' --model packed --scheme W4A16 --only 're:.*mlp.*' \
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
@@ -77,7 +77,7 @@ grep -q 'warning: --only nothing matches no module' log || fail "no warning"
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }
 printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {}\n    QuantizationModifier: {scheme: W8A8, targets: Linear, ignore: [lm_head]}\n' >r.yaml
-refused 2 'SmoothQuantModifier changes weights beside' --model packed --recipe r.yaml --dataset "$data" \
+refused 2 'SmoothQuantModifier changes weights that are not quantized' --model packed --recipe r.yaml --dataset "$data" \
     --only 're:.*mlp.*' --output no
 python3 - <<'P'
 import json

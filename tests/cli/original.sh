@@ -93,7 +93,7 @@ for tier in "${tiers[@]}"; do
         [ ! -e out.oneshot-partial ] || resumed=$((resumed + 1))
     done
     last_wins "$ONESHOT" "${job[@]}" --output out $tier --log-level info >log 2>&1 || fail "$(cat log)"
-    case $tier in *2) grep -q 'are taken up from the disk' log || fail "$tier: $(cat log)" ;; esac
+    case $tier in *2) grep -q 'are read from the disk' log || fail "$tier: $(cat log)" ;; esac
     [ "$(sum out)" = "$wanted" ] || fail "killed with '$tier': other bytes"
     "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "$(cat log)"
     rm -rf out

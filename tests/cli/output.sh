@@ -27,7 +27,7 @@ cp out/recipe.yaml kept
 echo >>out/recipe.yaml
 damaged "recipe.yaml was changed later"
 mv kept out/recipe.yaml
-one --output out --max-shard-size 1MB | grep -q 'is finished, made by this command'
+one --output out --max-shard-size 1MB | grep -q 'is finished and was made by this command'
 
 # From the README.md of the source, the output's README.md takes only the licence. verify checks the
 # file.
@@ -94,7 +94,7 @@ one --output out --overwrite >/dev/null
 [ -e out/model.safetensors ] && [ ! -e out/model.safetensors.index.json ] || { echo "not replaced as a whole"; exit 1; }
 mkdir foreign && echo mine >foreign/file
 if one --output foreign 2>err; then echo "a foreign directory was overwritten"; exit 1; fi
-grep -q 'neither empty nor made by oneshot' err
+grep -q 'not empty and was not made by oneshot' err
 [ "$(cat foreign/file)" = mine ]
 mkdir empty && one --output empty >/dev/null && [ -e empty/config.json ]
 

@@ -30,10 +30,10 @@ refused() {
 job=(--model m --recipe r.yaml --dataset d --models-dir t --progress none --output o)
 for flag in --profile --log-file; do
     for path in m/model.safetensors ./m/../m/config.json hard.yaml soft.log rows.log sub/recipe.log empty.log d/rows.jsonl r.yaml; do
-        refused "$flag .* would be written over .*, which --(model|dataset|recipe) reads|$flag .* lies in (m|d), which" "${job[@]}" $flag $path
+        refused "$flag .* would overwrite .*, and --(model|dataset|recipe) reads that file|$flag .* lies in (m|d), and" "${job[@]}" $flag $path
         refused "$flag" plan "${job[@]}" $flag $path
     done
-    for path in m/run.log d/new.jsonl t/x; do refused "$flag $path lies in [mdt], which --(model|dataset|models-dir) reads" "${job[@]}" $flag $path; done
+    for path in m/run.log d/new.jsonl t/x; do refused "$flag $path lies in [mdt], and --(model|dataset|models-dir) reads" "${job[@]}" $flag $path; done
     refused "$flag user.txt: there is a file that is not a (log|profile) of oneshot" "${job[@]}" $flag user.txt
     refused "$flag sub: there is a directory" "${job[@]}" $flag sub
     refused "are one file: want two" "${job[@]}" $flag o
@@ -41,7 +41,7 @@ done
 for log in new.yaml ./new.yaml sub/../NEW.yaml; do refused 'are one file: want two' "${job[@]}" --profile new.yaml --log-file $log; done
 ONESHOT_PROFILING=user.txt refused 'user.txt: there is a file' "${job[@]}"
 eval=(eval --model m --dataset d/rows.jsonl --max-windows 1 --max-seq-length 32 --progress none)
-refused '--per-token hard.yaml would be written over m/model.safetensors' "${eval[@]}" --per-token hard.yaml
+refused '--per-token hard.yaml would overwrite m/model.safetensors' "${eval[@]}" --per-token hard.yaml
 refused '--per-token user.txt: .* not a list of f32' "${eval[@]}" --per-token user.txt
 refused '--per-token m/x.npy lies in m' "${eval[@]}" --per-token m/x.npy
 

@@ -42,8 +42,8 @@ both() { # arguments: part of the message, flags
         [ -z "$(find . -name 'out*' -o -name 'aaa*')" ] || fail "$command $*: left something"
     done
 }
-both '--checkpoint nope=x: x names no subgraph' --checkpoint nope=x
-both '--checkpoint nope=model.layers.0: .* names no subgraph' --pipeline basic --checkpoint nope=model.layers.0
+both '--checkpoint nope=x: x matches no subgraph' --checkpoint nope=x
+both '--checkpoint nope=model.layers.0: .* matches no subgraph' --pipeline basic --checkpoint nope=model.layers.0
 both '--output is empty' --output ''
 name=$(printf 'a%.0s' {1..239})
 both 'a name of 239 bytes, want 238 at most' --output "$name"

@@ -97,7 +97,7 @@ python3 check.py
 echo 'a: 1' >other.yaml
 printf 'memory_usage:\n- step: "x"\n  cpu_memory_mb: -3\n- step: "End"\n  relative_time_secs: 1\n  cpu_memory_mb: 1\n' >wrong.yaml
 echo 'memory_usage:' >empty.yaml
-fails 1 'other.yaml is no profile' report other.yaml
+fails 1 'other.yaml is not a profile' report other.yaml
 fails 1 'wrong.yaml:2: want a record' report wrong.yaml
 fails 1 'empty.yaml: the list memory_usage has no records' report empty.yaml
 fails 1 'nowhere.yaml' report layers.yaml nowhere.yaml
@@ -107,7 +107,7 @@ fails 2 'report wants files' report
 fails 2 'layers.yaml: there is a file that is not a page' report layers.yaml --output layers.yaml
 report layers.yaml --output page.html >/dev/null
 fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.layers.2" one --checkpoint a=model.layers.2..model.layers.1
-fails 2 'names no subgraph' one --checkpoint a=model.layers.2..x
+fails 2 'matches no subgraph' one --checkpoint a=model.layers.2..x
 fails 2 'want a name for the stage' one --checkpoint model.layers.1..model.layers.2
 
 # scripts/onloading.sh runs one job with three kinds of targets, and makes a table and three

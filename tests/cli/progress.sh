@@ -101,8 +101,8 @@ grep -q ' stage   seal End, ' out/oneshot.log
 if one --num-calibration-samples 2 --output out --progress none --log-file run2.log --checkpoint x=model.layer.0 2>err; then
     echo "a checkpoint that names nothing was accepted"; exit 1
 fi
-grep -q 'model.layer.0 names no subgraph' err
-grep -q ' failed .*names no subgraph' run2.log
+grep -q 'model.layer.0 matches no subgraph' err
+grep -q ' failed .*matches no subgraph' run2.log
 if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
 # After a kill the log has whole lines, and the profile is a list of whole records.

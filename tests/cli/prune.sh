@@ -136,11 +136,11 @@ refused() { # arguments: modifiers, part of the message, flags
     [ $code -gt 0 ] && grep -qF -- "$2" msg || { cat msg; fail "not refused: $1"; }
 }
 refused 'SparseGPTModifier: {sparsity: 1}' "sparsity: want a number from 0 to below 1, got '1'"
-refused 'SparseGPTModifier: {}' "says neither sparsity nor mask_structure N:M"
+refused 'SparseGPTModifier: {}' "has no sparsity and no mask_structure N:M"
 refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "4:4"}' "mask_structure '4:4': want N:M with N below M"
-refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:24"}' "block_size 128 is no multiple of the 24 columns"
+refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:24"}' "block_size 128 is not a multiple of the 24 columns"
 refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:7"}' "which mask_structure 2:7 does not divide"
-refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "lm_head lies in no decoder layer"
+refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "lm_head is not in a decoder layer"
 refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5}' "owl_m and owl_lmbda go together"
 refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:4", sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' \
     "mask_structure 2:4 and sparsity_profile owl both set the sparsity"
@@ -148,8 +148,8 @@ refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer
 refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, apply_globally: true}' "apply_globally"
-refused "$sparse" "would make others of its zeros" "" "GPTQModifier: {scheme: W4A16, quality: best}"
+refused "$sparse" "would change its zeros" "" "GPTQModifier: {scheme: W4A16, quality: best}"
 refused "$sparse" "is a target of SparseGPTModifier and of WandaPruningModifier" "" "WandaPruningModifier: {sparsity: 0.5}"
-refused "GPTQModifier: {scheme: W4A16}" "comes behind GPTQModifier, which quantizes" "" "$sparse"
-refused "$sparse" "comes behind SparseGPTModifier, which prunes" "" "AWQModifier: {}"
+refused "GPTQModifier: {scheme: W4A16}" "comes after GPTQModifier, which quantizes" "" "$sparse"
+refused "$sparse" "comes after SparseGPTModifier, which prunes" "" "AWQModifier: {}"
 echo "impossible jobs are refused"

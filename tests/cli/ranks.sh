@@ -43,7 +43,7 @@ for mpi in "${mpis[@]}"; do
     start $mpi 3 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "the output is finished"
     wants 'nothing to do'
     start $mpi 2 "$ONESHOT" inspect out >log 2>&1 || fail "inspect"
-    wants 'inspect is not divided: rank 0 runs it'
+    wants 'inspect is not divided among ranks: rank 0 runs it'
     same out want.rtn "$mpi, finished"
     # An output of one file is not divided among ranks.
     one_file=$(one rtn out)

@@ -99,7 +99,7 @@ grep -q '^ranks      2, 2 on a node: samples and solves are divided' log || fail
 planned=$(grep -oE '[0-9.]+ MB between ranks' log | grep -oE '^[0-9.]+')
 awk -v s=$sent -v p=$planned 'BEGIN { exit !(s / 1e6 < 1.1 * p && s / 1e6 > 0.9 * p) }' || fail "planned $planned MB, sent $sent bytes"
 if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run"; fi
-grep -q 'a run has the ranks that mpirun or srun starts' log || fail "--ranks of a run"
+grep -q 'mpirun or srun sets the ranks of a run' log || fail "--ranks of a run"
 
 # After a rank is killed, the job prints one message with rank, node and phase, and ends within 10
 # seconds. If the launcher does nothing, the guard of each rank ends the rank.

@@ -38,7 +38,7 @@ flags=(--mem-opt-level 2 --scratch-dir ../scr)
 [ "$(find scr -name 'oneshot-????????????????' | wc -l)" = 2 ] || fail "the two runs share a directory: $(ls scr)"
 for d in d1 d2; do [ -e $d/out.oneshot-partial/oneshot-journal ] || fail "$d: nothing is left to go on from"; done
 (cd d1 && one "$model" out "${flags[@]}" --log-level info >/dev/null 2>log)
-grep -q 'values behind .* are taken up' d1/log || fail "d1: $(cat d1/log)"
+grep -q 'values after .* are read from the disk' d1/log || fail "d1: $(cat d1/log)"
 [ "$(sum d1/out)" = "$(sum plain)" ] || fail "d1 took the values of d2"
 (cd d2 && one ../other out "${flags[@]}" >/dev/null)
 [ "$(sum d2/out)" = "$(sum plain.other)" ] || fail "d2 took the values of d1"
@@ -50,7 +50,7 @@ values() { ls o.oneshot-partial/scratch/*.values | head -n "${1:-1}" | tail -n 1
 leave() { killed "$model" o --mem-opt-level 2; }
 goes_on() { # argument: label; the run starts again from the tokens
     one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log || fail "$1: $(cat log)"
-    grep -q 'are not complete on the disk: starting from the tokens' log || fail "$1: $(cat log)"
+    grep -q 'are incomplete on the disk: starting from the tokens' log || fail "$1: $(cat log)"
     [ "$(sum o)" = "$(sum plain)" ] || fail "$1: other bytes"
     rm -r o
 }
@@ -74,7 +74,7 @@ file=$(values)
 mv "$file" "${file%/*}/00099.values"
 cp "${file%/*}/00099.values" "$file" # restores the original file; the run then uses its values
 one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log
-grep -q 'are taken up' log || fail "a copy of the file itself was not taken up: $(cat log)"
+grep -q 'are read from the disk' log || fail "a copy of the file itself was not taken up: $(cat log)"
 [ "$(sum o)" = "$(sum plain)" ] && [ ! -e o.oneshot-partial ] && [ ! -e o/scratch ] || fail "after a copy: $(ls o)"
 
 # Only one process at a time may use the stored values of a run.

@@ -60,7 +60,7 @@ one stages
 for r in smooth stages; do sums $r | grep -v 'recipe.yaml\|oneshot-manifest' >sums.$r; done
 diff sums.smooth sums.stages || fail "stages make other bytes"
 if one backwards; then fail "SmoothQuant after GPTQ"; fi
-grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
+grep -q 'SmoothQuantModifier comes after GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
 # Tests a transform after a quantizer. It may change modules that this quantizer does not quantize.
 behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',

@@ -28,7 +28,7 @@ budget() { # arguments: the plan's smallest device memory, recipe, flags
 }
 
 "$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
-grep -q 'SmoothQuantModifier: factors of 4 layers, such as model.layers.0.input_layernorm, for 10 modules' plan.txt ||
+grep -q 'SmoothQuantModifier: factors of 4 layers, such as model.layers.0.input_layernorm, for 10 weights' plan.txt ||
     { cat plan.txt; fail "the plan does not list the mappings"; }
 grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --json >plan.txt
@@ -72,7 +72,7 @@ for what in "gptq Linear" "rtn layer" "up two"; do
             >log 2>&1; then fail "$what: not killed"; fi
         kills=$((kills + 1))
         one $r out "${flags[@]}" --log-level debug >log 2>&1 || { cat log; fail "$what: does not go on"; }
-        ! grep -q "are taken up from the disk" log || resumed=$((resumed + 1))
+        ! grep -q "are read from the disk" log || resumed=$((resumed + 1))
         same out want.$r.$t "$what, killed at $share % of $calls calls"
     done
 done
@@ -107,11 +107,11 @@ refused() { # arguments: keys, modifiers after SmoothQuantModifier, part of the 
 refused 'mappings: [[["re:.*query"], "re:.*input_layernorm"]]' "$gptq" "match all of its balance layers (re:.*query"
 refused 'mappings: [[["re:.*q_proj"], "re:.*ln_1"]]' "$gptq" "smooth layer re:.*ln_1 matches no module"
 refused 'mappings: [[["re:.*q_proj", "re:.*k_proj"], "re:.*input_layernorm"]]' "$gptq" \
-    "v_proj (linear) reads what it makes, too"
+    "v_proj (linear) also reads its output"
 refused 'mappings: [[["re:.*gate_proj", "re:.*up_proj"], "re:.*input_layernorm"]]' "$gptq" \
-    "self_attn.q_proj (linear) reads what it makes, too"
-refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (attention) reads what it makes, too"
-refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) reads what it makes, too"
+    "self_attn.q_proj (linear) also reads its output"
+refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (attention) also reads its output"
+refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) also reads its output"
 refused 'mappings: [[["lm_head"], "model.norm"]]' "$gptq" "which is the weight of 2 modules"
 refused 'mappings: [[["re:.*q_proj"], "model.embed_tokens"]]' "$gptq" "want a norm of whole rows, or a Linear"
 refused '' "GPTQModifier: {scheme: W8A8, ignore: [lm_head], target: original}" "want one of the two" \

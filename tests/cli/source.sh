@@ -50,7 +50,7 @@ for name in rtn gptq; do
     leave
     cp m/model.safetensors copy
     mv copy m/model.safetensors
-    one $name out --log-level info >log 2>&1 && grep -q 'going on from' log ||
+    one $name out --log-level info >log 2>&1 && grep -q 'continuing from' log ||
         { echo "$name: a copied source is not taken up"; cat log; exit 1; }
     same out want.$name "$name: a copied source"
     leave
@@ -84,7 +84,7 @@ for name in rtn gptq; do
                 if [ $code = 0 ]; then
                     "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
                 else
-                    [ $code = 1 ] && grep -qE 'the source changed under the run|changed while it was read' log ||
+                    [ $code = 1 ] && grep -qE 'the source changed during the run|changed while it was read' log ||
                         { echo "$name: '$what' at $at: exit $code"; cat log; exit 1; }
                     [ ! -e out ] || { echo "$name: '$what' at $at: sealed"; exit 1; }
                     changed=$((${changed:-0} + 1))
@@ -107,7 +107,7 @@ for name in rtn gptq; do
     rm -rf later
     for file in config.json tokenizer_config.json; do
         cp -p m/$file keep && rm -rf out
-        fails 1 "the source changed under the run: source $file is" "$name: $file" env INJECT_AT=$((count / 2)) \
+        fails 1 "the source changed during the run: source $file is" "$name: $file" env INJECT_AT=$((count / 2)) \
             INJECT_WHAT="echo >>m/$file" LD_PRELOAD="$OSH_TOOLS/inject.so" "$ONESHOT" --model m ${how[$name]} --ignore lm_head \
             --progress none --output out
         cp -p keep m/$file && rm -rf out.oneshot-partial
@@ -124,7 +124,7 @@ edit noise $up3 1001 1
 one gptq fresh >/dev/null
 sums fresh >want.new
 if diff -q want.new want.gptq >/dev/null; then echo "the edit changes nothing" && exit 1; fi
-one gptq out --log-level info >log 2>&1 && grep -q 'going on from' log || { cat log; exit 1; }
+one gptq out --log-level info >log 2>&1 && grep -q 'continuing from' log || { cat log; exit 1; }
 same out want.new "edited before it was read"
 restore
 

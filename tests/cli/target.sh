@@ -29,7 +29,7 @@ check() { # arguments: case, name of an expert's codes, Linears with codes
     "$ONESHOT" plan "${job[@]}" --target vllm --verbose >plan
     has plan '; transformers 5.17 finds no codes of experts'
     "$ONESHOT" plan "${job[@]}" --verbose >plan
-    has plan 'experts in one tensor, of which transformers finds no codes; vLLM does (--target vllm)'
+    has plan 'experts in one tensor; transformers does not find their codes, vLLM does (--target vllm)'
 }
 check granite_hybrid_moe model.layers.0.block_sparse_moe.experts.1.up_proj.weight_packed 36
 check gemma4_moe model.layers.0.experts.1.up_proj.weight_packed 24

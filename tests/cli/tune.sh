@@ -54,7 +54,7 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
         printf x | dd of=$tuned bs=1 seek=1000 conv=notrunc status=none
         code=0
         job good out >log 2>&1 || code=$?
-        [ $code = 1 ] && grep -q 'oneshot-tuned is not what was written there: want --restart' log || { cat log; fail "another file"; }
+        [ $code = 1 ] && grep -q 'oneshot-tuned differs from the written bytes: want --restart' log || { cat log; fail "another file"; }
         cp keep $tuned
     fi
     job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: does not go on"; }
@@ -92,9 +92,9 @@ refused() { # arguments: recipe text after GPTQModifier, part of the message, fl
     plan bad "${@:3}" >msg 2>&1 || code=$?
     [ $code -gt 0 ] && grep -qF -- "$2" msg || { cat msg; fail "not refused: $1"; }
 }
-refused 'scheme: W8A8, tune: 4' 'activations are rounded, which it does not see'
-refused 'scheme: FP8_DYNAMIC, tune: 4' 'which it does not see'
+refused 'scheme: W8A8, tune: 4' 'activations are rounded, and it does not model that'
+refused 'scheme: FP8_DYNAMIC, tune: 4' 'it does not model that'
 refused 'scheme: W4A16, tune: fast' "tune 'fast': want a number of steps, or a map"
 refused 'scheme: W4A16, tune: {step: 4}' "tune has no 'step'"
 refused 'scheme: W4A16, tune: {steps: 4, rate: 3}' 'rate'
-refused 'scheme: W4A16, tune: 4' 'it runs on the CPU alone' --device-model h100
+refused 'scheme: W4A16, tune: 4' 'it runs only on the CPU' --device-model h100

@@ -47,4 +47,4 @@ sed 's/{}/{mappings: [[["re:.*q_a_proj", "re:.*kv_a_proj_with_mqa", "re:.*indexe
 if "$ONESHOT" --model glm --recipe mapped.yaml --dataset glm/calibration.jsonl --progress none --indivisible dense --output smooth 2>err; then
     fail "a mapping that leaves out a reader runs"
 fi
-grep -qF 'self_attn.indexer (linear) reads what it makes, too' err || fail "$(cat err)"
+grep -qF 'self_attn.indexer (linear) also reads its output' err || fail "$(cat err)"

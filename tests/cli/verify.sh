@@ -178,7 +178,7 @@ echo "$n faults: all found, $rewritten also with the manifest rewritten; without
 
 # Tests the output of verify.
 ! "$ONESHOT" verify f --model "$model" --json >json 2>err
-grep -q '"ok": false' json && grep -q '"wanted"' json && grep -q 'is not as it must be' err
+grep -q '"ok": false' json && grep -q '"wanted"' json && grep -q 'is not correct' err
 "$ONESHOT" verify gptq --model "$model" --json | grep -q '"ok": true'
 code=0
 "$ONESHOT" verify nothing 2>err || code=$?

@@ -77,7 +77,7 @@ assert not pathlib.Path("out").exists()
 seen, log = [], []
 assert o.oneshot(model, recipe, rows, "out", progress=seen.append, log=lambda *said: log.append(said), log_level="info",
                  **few) == "out"
-assert any("going on from" in text for level, text in log), log
+assert any("continuing from" in text for level, text in log), log
 assert seen[-1].fraction == 1 and seen[-1].name == "the output"
 assert pathlib.Path("out/model.safetensors").read_bytes() == pathlib.Path("cli/model.safetensors").read_bytes()
 

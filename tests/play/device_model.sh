@@ -50,5 +50,5 @@ refused() { # arguments: part of the message, flags
 refused 'device_model: want one of b200|h200|h100' plan "${job[@]}" --device-model h20
 refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
 refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
-refused 'a run uses the GPU that is there' "${job[@]}" --device-model h200 --output o
+refused 'a run uses the GPU of the machine' "${job[@]}" --device-model h200 --output o
 [ ! -e o ] || fail "a refused run left something"

@@ -83,5 +83,5 @@ refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}"
 refused 2 'the GPU has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
 refused 1 'there is no GPU cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
-refused 1 'the GPU is lost' "fail=launch:40:719" "${job[@]}"
+refused 1 'has lost the GPU' "fail=launch:40:719" "${job[@]}"
 refused 1 'cudaMalloc\|bytes free' "fail=cudaMalloc:1:2" "${job[@]}"

@@ -24,20 +24,20 @@ broken() { # arguments: fault, part of the message, flags
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
 for at in 1 40 200; do # `at` counts launched kernels: at the start, in the first layer, later
-    broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
+    broken "launch:$at:719" 'has lost the GPU.*continues from the end of the journal'
     finish "lost at kernel $at"
 done
-broken cudaMemcpyAsync:30:719 'the GPU is lost'
+broken cudaMemcpyAsync:30:719 'has lost the GPU'
 finish "lost at a copy" --mem-opt-level 1
 # the copy of another thread may report the lost GPU first
-broken cublasLtMatmulAlgoGetHeuristic:1:719 'the GPU is lost'
+broken cublasLtMatmulAlgoGetHeuristic:1:719 'has lost the GPU'
 finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
 [ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
 # The run does not continue on another device, because the device would give other bytes.
-broken launch:200:719 'the GPU is lost'
+broken launch:200:719 'has lost the GPU'
 if one --device cpu 2>err; then fail "continued on another device"; fi
 grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"
 finish "lost, refused on the host"

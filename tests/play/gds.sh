@@ -66,7 +66,7 @@ done
 # A read returns wrong bytes: elements that are not finite.
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
-grep -q 'is finite in its file, and was not as the GPU read it' err || fail "$(cat err)"
+grep -q 'is finite in its file, but not after the GPU read it' err || fail "$(cat err)"
 last_wins "$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
 grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)"
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
@@ -127,5 +127,5 @@ if [ -z "$SANITIZED" ]; then
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1; then fail "it was not killed"; fi
     [ "$(run "" --mem-opt-level 2 --use-gds false --log-level info)" = "$want" ] || fail "killed: other bytes"
-    grep -q 'are taken up from the disk' log || fail "killed: values are not taken up: $(cat log)"
+    grep -q 'are read from the disk' log || fail "killed: values are not taken up: $(cat log)"
 fi

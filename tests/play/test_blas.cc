@@ -326,8 +326,8 @@ static void test_failures(void **)
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
-    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the GPU"
-                        " is lost to this process; the same command goes on where the journal ends");
+    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): this"
+                        " process has lost the GPU; the same command continues from the end of the journal");
     osh_error_clear(f.cx);
     osh_play_fail(NULL, 0, 0);
     osh_tensor_free(f.cx, a.t);

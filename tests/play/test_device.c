@@ -250,9 +250,9 @@ static const struct { const char *name; int nth, error; osh_status rc; const cha
      "cudaMalloc: out of memory (cudaErrorMemoryAllocation): the GPU cuda:0 has 1073741824 of 1073741824 bytes free, "
      "wanted"},
     {"cudaMalloc", 1, LAUNCH_FAILURE, OSH_E_IO,
-     "cudaMalloc: unspecified launch failure (cudaErrorLaunchFailure): the GPU is lost"},
+     "cudaMalloc: unspecified launch failure (cudaErrorLaunchFailure): this process has lost"},
     {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
-    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the GPU is lost to this process"},
+    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "this process has lost the GPU"},
 };
 
 static void test_refusals(void **state)
@@ -320,8 +320,8 @@ static void test_lost(void **state)
     osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
     assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
     assert_string_equal(osh_error_text(f->cx),
-                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the GPU is lost"
-                        " to this process; the same command goes on where the journal ends");
+                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): this process"
+                        " has lost the GPU; the same command continues from the end of the journal");
     osh_error_clear(f->cx);
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);
     assert_int_equal(osh_tensor_get(f->cx, &byte, t, 0, 1), OSH_E_IO);

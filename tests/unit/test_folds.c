@@ -125,16 +125,17 @@ static void test_refused(void **state)
         const char *model, *keys, *part;
     } rows[] = {
         {"llama_default", "mappings: [[['re:.*o_proj'], 're:.*v_proj']]",
-         "self_attn (attention) reads what it makes, too"},
+         "self_attn (attention) also reads its output"},
         {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*gate_proj']]",
-         "mlp (glu) reads what it makes, too"},
+         "mlp (glu) also reads its output"},
         {"llama_default", "mappings: [[['re:.*q_proj', 're:.*v_proj'], 're:.*input_layernorm']]",
-         "k_proj (linear) reads"},
+         "k_proj (linear) also reads"},
         {"llama_default", "mappings: [[['re:.*q_proj'], 're:.*norm2']]",
          "re:.*norm2 matches no module"},
         {"llama_default", "mappings: [[['re:.*w1'], 're:.*input_layernorm']]",
          "match all of its balance layers (re:.*w1"},
-        {"llama_default", "mappings: [[['lm_head'], 're:.*input_layernorm']]", "no modules beside"},
+        {"llama_default", "mappings: [[['lm_head'], 're:.*input_layernorm']]",
+         "no modules next to"},
         {"llama_default", "mappings: [[[LlamaRMSNorm], 're:.*v_proj']]",
          "is a LlamaRMSNorm: want a Linear"},
         {"llama_default", "mappings: [[['re:.*q_proj'], model.embed_tokens]]",
@@ -143,9 +144,10 @@ static void test_refused(void **state)
          "mappings: [[['re:.*down_proj'], 're:.*up_proj'], [['re:.*down_proj'], 're:.*up_proj']]",
          "want each layer in one of them"},
         {"llama_tied", "mappings: [[[lm_head], model.norm]]", "which is the weight of 2 modules"},
-        {"qwen3_moe", "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
+        {"qwen3_moe",
+         "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
          "'re:.*layers\\.0\\.post_attention_layernorm']]",
-         "mlp.gate (linear) reads what it makes, too"},
+         "mlp.gate (linear) also reads its output"},
         {"qwen3", "mappings: [[['re:.*o_proj'], 're:.*q_norm']]",
          "want a norm of whole rows, or a Linear"},
     };

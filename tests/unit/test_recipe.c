@@ -484,7 +484,7 @@ static void test_refused(void **state)
         {"s_stage: {}", "names no modifier"},
         {"s_stage: {q: {}}", "want a name ending in _modifiers"},
         {"s_stage: []", "stage s_stage: want a map"},
-        {"q_modifiers: {QuantizationModifier: {}}", "neither scheme nor config_groups"},
+        {"q_modifiers: {QuantizationModifier: {}}", "no scheme and no config_groups"},
         {"q_modifiers: {QuantizationModifier: {targets: [q_proj]}}", "targets without scheme"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, config_groups: {}}}",
          "exclude each other"},

@@ -319,7 +319,7 @@ static void test_refused(void **state)
         const char *model, *keys, *part;
     } rows[] = {
         {"gemma2", "",
-         "post_attention_layernorm (rms_norm) stands between a Linear and what it is added to"},
+         "post_attention_layernorm (rms_norm) is between a Linear and the residual stream"},
         {"gpt_neox", "", "(layer_norm) subtracts means"},
         {"llama_default", "transform_block_size: 12", "12 does not divide the hidden size 32"},
         {"granite", "", "transform_block_size is not given; 8 divides them"},
@@ -331,17 +331,17 @@ static void test_refused(void **state)
         {"gpt_oss", "transform_type: random-hadamard", "is a part of a tensor that stays as it is"},
         {"olmo2", "", "(linear) reads it"},
         {"llama_default", "QuIP ignore: []",
-         "v acts on lm_head while the model runs, and no loader rotates what the"},
+         "v acts on lm_head while the model runs, and no loader rotates the input"},
         {"llama_default", "QuIP ignore: [lm_head, 're:.*k_proj']",
-         "so want both as targets, or neither"},
-        {"llama_default", "QuIP targets: Embedding", "no Linear of"},
+         "so want both as targets, or none of them"},
+        {"llama_default", "QuIP targets: Embedding", "match no Linear"},
         {"llama_default", "QuIP transform_block_size: 5",
          "32 channels, and blocks of 5 do not divide them"},
-        {"qwen2", "QuIP ", "vLLM rotates at no Linear that has a bias"},
+        {"qwen2", "QuIP ", "vLLM does not rotate at a Linear with a bias"},
         {"mixtral", "QuIP ignore: [lm_head, 're:.*gate']",
-         "vLLM runs experts by kernels that rotate nothing"},
+         "the kernels of vLLM for experts do not rotate"},
         {"mixtral", "rotations: [R4], transform_block_size: 8",
-         "vLLM runs experts by kernels that rotate nothing"},
+         "the kernels of vLLM for experts do not rotate"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -21,7 +21,7 @@ typedef struct family {
 } family;
 
 #define STACKED                                                                                    \
-    "experts in one tensor, of which transformers finds no codes; vLLM does (--target vllm)"
+    "experts in one tensor; transformers does not find their codes, vLLM does (--target vllm)"
 static const family families[] = {
     {"mixtral", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},
