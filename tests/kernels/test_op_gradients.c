@@ -1,4 +1,4 @@
-/* test_gradients.c - tests the gradients of ops.
+/* test_op_gradients.c - tests the gradients of ops.
  *
  * The reference must agree with finite differences of the forward reference, in F32. The CPU and
  * CUDA kernels must agree with the reference. The gradients must not depend on batches or threads.
