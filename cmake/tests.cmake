@@ -186,11 +186,11 @@ if(OSH_PLAY)
     target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
-    set(played ${CMAKE_BINARY_DIR}/tests/play)
+    set(emulated ${CMAKE_BINARY_DIR}/tests/play)
     if(name MATCHES "^test_(files|slots)$") # they load cuFile
-      string(APPEND played ":${played}/gds")
+      string(APPEND emulated ":${emulated}/gds")
     endif()
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}" ${OSH_TEST_CORE})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${emulated}" ${OSH_TEST_CORE})
     set(tests ${name})
     # test_stats and test_gptq_golden have long sums, so they run a second time, with other kernels
     # for matrix products

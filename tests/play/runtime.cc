@@ -588,8 +588,8 @@ void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 bloc
     if (cudaError_t e = fault("launch")) last = e;
     else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
     else {
-        osh_play_grid played = {kernel, entry, grid, block, shared, std::move(body)};
+        osh_play_grid emulated = {kernel, entry, grid, block, shared, std::move(body)};
         unsigned seed = order_seed;
-        submit(stream, [=] { osh_play_run(&played, seed); });
+        submit(stream, [=] { osh_play_run(&emulated, seed); });
     }
 }

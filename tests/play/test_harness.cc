@@ -79,20 +79,20 @@ static __global__ void warp_kernel(int *out)
 }
 
 /* ---- fixture of the faulty kernels ---- */
-typedef struct played {
+typedef struct emulated {
     cudaStream_t stream;
     int *out; // points to GPU memory
     int host[9 * N];
-} played;
+} emulated;
 
-static void open_gpu(played *p, int fill)
+static void open_gpu(emulated *p, int fill)
 {
     assert_int_equal(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaMalloc(&p->out, sizeof p->host), cudaSuccess);
     assert_int_equal(cudaMemsetAsync(p->out, fill, sizeof p->host, p->stream), cudaSuccess);
 }
 
-static void close_gpu(played *p)
+static void close_gpu(emulated *p)
 {
     assert_int_equal(cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(p->stream), cudaSuccess);
@@ -103,7 +103,7 @@ static void close_gpu(played *p)
 
 /* Runs fn in a child process. Checks the stderr of the child, and that it ended by a signal or
  * (with a sanitizer) an exit code. */
-static void dies(void (*fn)(played *), const char *wanted)
+static void dies(void (*fn)(emulated *), const char *wanted)
 {
     char text[4096];
     int ends[2], status = 0;
@@ -112,7 +112,7 @@ static void dies(void (*fn)(played *), const char *wanted)
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
-        static played p;
+        static emulated p;
         dup2(ends[1], STDERR_FILENO);
         signal(SIGSEGV, SIG_DFL); // removes the handler of cmocka
         open_gpu(&p, 0);
@@ -134,7 +134,7 @@ static void test_orders(void **)
         int first[N];
         bool differs = false;
         for (unsigned order = 0; order < 4; order++) {
-            static played p;
+            static emulated p;
             open_gpu(&p, 0);
             osh_play_order(order);
             OSH_LAUNCH(turn_kernel, 1, N, 0, p.stream, p.out, synced);
@@ -150,7 +150,7 @@ static void test_orders(void **)
 
 static void test_warp(void **)
 {
-    static played p;
+    static emulated p;
     for (unsigned order = 0; order < 3; order++) {
         open_gpu(&p, 0);
         osh_play_order(order);
@@ -175,7 +175,7 @@ static void test_warp(void **)
 /* Shared memory and GPU memory must contain NaN before a thread writes to them. */
 static void test_poison(void **)
 {
-    static played p;
+    static emulated p;
     float f[2];
     open_gpu(&p, 0);
     OSH_LAUNCH(stale_kernel, 1, 1, 64, p.stream, (float *)p.out, false);
@@ -194,27 +194,27 @@ static void test_poison(void **)
 
 static void test_deadlocks(void **)
 {
-    dies([](played *p) { OSH_LAUNCH(split_kernel, 1, N, 0, p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(split_kernel, 1, N, 0, p->stream, p->out); },
          "split_kernel, block (0, 0, 0): deadlock: thread 0 waits at a barrier in ");
-    dies([](played *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); }, "deadlock: thread 0 waits");
-    dies([](played *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); }, "lone_lane_kernel");
-    dies([](played *p) { OSH_LAUNCH(lone_lane_kernel, 1, 7, 0, p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); }, "deadlock: thread 0 waits");
+    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); }, "lone_lane_kernel");
+    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 7, 0, p->stream, p->out); },
          "names lanes that the block of 7 threads does not have");
 }
 
 static void test_wrong_memory(void **)
 {
-    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory,
+    dies([](emulated *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory,
                                                                   // which must crash
-    dies([](played *p) {
+    dies([](emulated *p) {
         int here[4] = {0};
         cudaMemcpyAsync(p->out + 9 * N - 1, here, sizeof here, cudaMemcpyHostToDevice, p->stream);
     }, "16 bytes pass the end of their block");
 #ifdef __SANITIZE_ADDRESS__
-    dies([](played *p) { OSH_LAUNCH(past_end_kernel, 1, 1, N * sizeof(int), p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(past_end_kernel, 1, 1, N * sizeof(int), p->stream, p->out); },
          "heap-buffer-overflow");
 #endif
-    static played p;
+    static emulated p;
     open_gpu(&p, 0);
     int here = 0;
     assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream), cudaErrorInvalidValue);
@@ -229,7 +229,7 @@ static void test_launches(void **)
         {1, 0, 0, cudaErrorInvalidConfiguration}, {dim3(1, 65536), 1, 0, cudaErrorInvalidConfiguration},
         {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1, cudaErrorInvalidConfiguration},
     };
-    static played p;
+    static emulated p;
     open_gpu(&p, 0);
     for (auto &r : rows) {
         OSH_LAUNCH(stale_kernel, r.grid, r.block, r.shared, p.stream, (float *)p.out, true);
@@ -250,7 +250,7 @@ static void test_launches(void **)
 static void test_lazy(void **)
 {
     for (int with_event = 0; with_event < 2; with_event++) {
-        static played p;
+        static emulated p;
         cudaStream_t other;
         cudaEvent_t e;
         open_gpu(&p, 1);
