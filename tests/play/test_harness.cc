@@ -73,7 +73,8 @@ static __global__ void warp_kernel(int *out)
     out[2 * N + threadIdx.x] = __shfl_down_sync(0xffffffffu, v, 4);
     out[3 * N + threadIdx.x] = __shfl_up_sync(0xffffffffu, v, 4, 8);
     out[4 * N + threadIdx.x] = (int)__ballot_sync(0xffffffffu, lane % 3 == 0);
-    out[5 * N + threadIdx.x] = __any_sync(0xffffffffu, lane == 31) + 2 * __all_sync(0xffffffffu, lane < 31);
+    out[5 * N + threadIdx.x] =
+        __any_sync(0xffffffffu, lane == 31) + 2 * __all_sync(0xffffffffu, lane < 31);
     out[6 * N + threadIdx.x] = __syncthreads_count(lane == 7);
     out[7 * N + threadIdx.x] = atomicAdd(&out[8 * N], 1) >= 0;
 }
@@ -94,7 +95,9 @@ static void open_gpu(emulated *p, int fill)
 
 static void close_gpu(emulated *p)
 {
-    assert_int_equal(cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream), cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream),
+        cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(p->stream), cudaSuccess);
     assert_int_equal(cudaFree(p->out), cudaSuccess);
     assert_int_equal(cudaStreamDestroy(p->stream), cudaSuccess);
@@ -120,7 +123,9 @@ static void dies(void (*fn)(emulated *), const char *wanted)
         _exit(0);
     }
     close(ends[1]);
-    for (ssize_t got; n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+    for (ssize_t got;
+         n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
     text[n] = 0;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -186,7 +191,9 @@ static void test_poison(void **)
     cudaStream_t s;
     assert_int_equal(cudaStreamCreateWithFlags(&s, 0), cudaSuccess);
     assert_int_equal(cudaMalloc(&fresh, 20 << 20), cudaSuccess);
-    assert_int_equal(cudaMemcpyAsync(&read, fresh + 5000000, sizeof read, cudaMemcpyDeviceToHost, s), cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(&read, fresh + 5000000, sizeof read, cudaMemcpyDeviceToHost, s),
+        cudaSuccess);
     assert_true(isnan(read));
     assert_int_equal(cudaFree(fresh), cudaSuccess);
     assert_int_equal(cudaStreamDestroy(s), cudaSuccess);
@@ -196,8 +203,10 @@ static void test_deadlocks(void **)
 {
     dies([](emulated *p) { OSH_LAUNCH(split_kernel, 1, N, 0, p->stream, p->out); },
          "split_kernel, block (0, 0, 0): deadlock: thread 0 waits at a barrier in ");
-    dies([](emulated *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); }, "deadlock: thread 0 waits");
-    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); }, "lone_lane_kernel");
+    dies([](emulated *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); },
+         "deadlock: thread 0 waits");
+    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); },
+         "lone_lane_kernel");
     dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 7, 0, p->stream, p->out); },
          "names lanes that the block of 7 threads does not have");
 }
@@ -217,7 +226,8 @@ static void test_wrong_memory(void **)
     static emulated p;
     open_gpu(&p, 0);
     int here = 0;
-    assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream),
+                     cudaErrorInvalidValue);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
     close_gpu(&p);
 }
@@ -226,8 +236,10 @@ static void test_launches(void **)
 {
     static const struct { dim3 grid, block; size_t shared; cudaError_t e; } rows[] = {
         {1, 1024, 48 << 10, cudaSuccess},         {1, 1025, 0, cudaErrorInvalidConfiguration},
-        {1, 0, 0, cudaErrorInvalidConfiguration}, {dim3(1, 65536), 1, 0, cudaErrorInvalidConfiguration},
-        {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1, cudaErrorInvalidConfiguration},
+        {1, 0, 0, cudaErrorInvalidConfiguration}, {dim3(1, 65536), 1, 0,
+                                                   cudaErrorInvalidConfiguration},
+        {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1,
+                                                   cudaErrorInvalidConfiguration},
     };
     static emulated p;
     open_gpu(&p, 0);
@@ -236,12 +248,14 @@ static void test_launches(void **)
         assert_int_equal(cudaGetLastError(), r.e);
         assert_int_equal(cudaGetLastError(), cudaSuccess);
     }
-    assert_int_equal(cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10),
-                     cudaSuccess);
+    assert_int_equal(
+        cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10),
+        cudaSuccess);
     OSH_LAUNCH(stale_kernel, 1, 32, 227 << 10, p.stream, (float *)p.out, true);
     assert_int_equal(cudaGetLastError(), cudaSuccess);
-    assert_int_equal(cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
-                     cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
+        cudaErrorInvalidValue);
     (void)cudaGetLastError();
     close_gpu(&p);
 }
@@ -263,7 +277,8 @@ static void test_lazy(void **)
         // work after the event, for which the host does not wait
         assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
-        assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream), cudaSuccess);
+        assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream),
+                         cudaSuccess);
         assert_int_equal(got, with_event ? 0x02020202 : 0x01010101);
         osh_play_lazy(false);
         assert_int_equal(cudaStreamSynchronize(other), cudaSuccess);
@@ -277,7 +292,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders), cmocka_unit_test(test_warp), cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_deadlocks), cmocka_unit_test(test_wrong_memory), cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_deadlocks), cmocka_unit_test(test_wrong_memory),
+        cmocka_unit_test(test_launches),
         cmocka_unit_test(test_lazy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,8 @@ int main(int argc, char **argv)
         _exit(127);
     }
     while (!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid) {
-        long long anon = number_after(pid, "status", "RssAnon:"), shm = number_after(pid, "status", "RssShmem:");
+        long long anon = number_after(pid, "status", "RssAnon:"),
+                  shm = number_after(pid, "status", "RssShmem:");
         if (anon >= 0 && anon + shm > peak) peak = anon + shm;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
