@@ -301,8 +301,7 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# Adds a test for each script. A script x.sh runs in a directory of its own. x.sh.stdout and
-# x.sh.exit have its wanted output and exit code.
+# Adds a test for each script. Each script runs in a directory of its own.
 if(TARGET oneshot)
   foreach(label cli examples slow)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${label}/*.sh)
