@@ -1,4 +1,4 @@
-/* api.c - the jobs that compress a model, print its plan and draw its graph. */
+/* api.c - runs the jobs that compress a model, print its plan and draw its graph. */
 #include <string.h>
 
 #include "api/api.h"

@@ -1,4 +1,5 @@
-/* compare.c - `oneshot compare`: a table of output directories and of files of eval --panel. */
+/* compare.c - implements `oneshot compare`, a table of output directories and of files of eval
+ * --panel. */
 #include "api/api.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* inspect_summary.h - the first lines of `oneshot inspect`. */
+/* inspect_summary.h - prints the first lines of `oneshot inspect`. */
 #ifndef OSH_INSPECT_SUMMARY_H
 #define OSH_INSPECT_SUMMARY_H
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-/* sample.h - the answers of source and output after a run (--sample). */
+/* sample.h - prints the answers of source and output after a run (--sample). */
 #ifndef OSH_SAMPLE_JOB_H
 #define OSH_SAMPLE_JOB_H
 #include "match/options.h"

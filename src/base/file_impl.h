@@ -1,4 +1,4 @@
-/* file_impl.h - struct osh_file and the functions that file.c and file_lock.c share. */
+/* file_impl.h - declares struct osh_file and the functions that file.c and file_lock.c share. */
 #ifndef OSH_FILE_IMPL_H
 #define OSH_FILE_IMPL_H
 #include "base/file.h"

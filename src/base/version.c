@@ -1,4 +1,4 @@
-/* version.c - the version of the program. */
+/* version.c - returns the version of the program. */
 #include "base/base.h"
 
 const char *osh_version(void) { return OSH_VERSION; }

@@ -1,4 +1,4 @@
-/* jinja_filter.c - the filters, and the binding of arguments to parameters. */
+/* jinja_filter.c - implements the filters, and the binding of arguments to parameters. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* jinja_global.c - the global functions of chat templates. */
+/* jinja_global.c - implements the global functions of chat templates. */
 #include "chat/jinja_impl.h"
 
 static osh_jv global_range(osh_jrun *r, const osh_jargs *a)

@@ -1,5 +1,5 @@
-/* jinja_run.c - the arena, the step counter, the failure and the marked texts of a run of the Jinja
- * interpreter. */
+/* jinja_run.c - implements the arena, the step counter, the failure and the marked texts of a run
+ * of the Jinja interpreter. */
 #include <stdio.h>
 #include <string.h>
 

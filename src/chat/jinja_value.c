@@ -1,4 +1,4 @@
-/* jinja_value.c - operations of Python on values: truth, ==, <, in, len, iteration. */
+/* jinja_value.c - implements operations of Python on values: truth, ==, <, in, len, iteration. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* pq_values.c - the encodings of Parquet's levels and values. */
+/* pq_values.c - decodes the encodings of Parquet's levels and values. */
 #include "data/pq_values.h"
 
 #include <string.h>

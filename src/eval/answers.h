@@ -1,4 +1,4 @@
-/* answers.h - the answers of models to one prompt (--sample). */
+/* answers.h - computes and prints the answers of models to one prompt (--sample). */
 #ifndef OSH_ANSWERS_H
 #define OSH_ANSWERS_H
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-/* eval.h - the job of `oneshot eval`. */
+/* eval.h - declares the job of `oneshot eval`. */
 #ifndef OSH_EVAL_H
 #define OSH_EVAL_H
 #include "match/options.h"

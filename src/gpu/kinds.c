@@ -1,4 +1,4 @@
-/* kinds.c - the table of kinds of devices. */
+/* kinds.c - defines the table of kinds of devices. */
 #include "gpu/gpu.h"
 
 #include <stdlib.h>

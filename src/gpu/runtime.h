@@ -1,5 +1,5 @@
-/* runtime.h - functions for CUDA files that use the GPU of an osh_device: stream, matrix products,
- * and inverses of triangular matrices. */
+/* runtime.h - declares functions for CUDA files that use the GPU of an osh_device: stream, matrix
+ * products, and inverses of triangular matrices. */
 #ifndef OSH_CUDA_RUNTIME_H
 #define OSH_CUDA_RUNTIME_H
 #include "gpu/gpu.h"

@@ -1,4 +1,5 @@
-/* state.h - the state of an open GPU (osh_device.impl), which the files of this folder share. */
+/* state.h - declares the state of an open GPU (osh_device.impl), which the files of this folder
+ * share. */
 #ifndef OSH_CUDA_STATE_H
 #define OSH_CUDA_STATE_H
 #include "gpu/runtime.h"

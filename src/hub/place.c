@@ -1,4 +1,4 @@
-/* place.c - functions for osh_hub_place, the state that the threads of a pull share. */
+/* place.c - implements functions for osh_hub_place, the state that the threads of a pull share. */
 #include <stdio.h>
 #include <time.h>
 

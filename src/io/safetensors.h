@@ -1,4 +1,4 @@
-/* safetensors.h - the container kind safetensors. */
+/* safetensors.h - declares the container kind safetensors. */
 #ifndef OSH_SAFETENSORS_H
 #define OSH_SAFETENSORS_H
 #include "io/container.h"

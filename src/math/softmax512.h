@@ -1,4 +1,4 @@
-/* softmax512.h - the softmax of rows of scores with AVX-512 BF16. */
+/* softmax512.h - computes the softmax of rows of scores with AVX-512 BF16. */
 #ifndef OSH_SOFTMAX512_H
 #define OSH_SOFTMAX512_H
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* span512_steps.h - vector steps that span512.c and pairs_flow.c share. Most functions work on n
- * vectors of 16 values at a time. */
+/* span512_steps.h - defines vector steps that span512.c and pairs_flow.c share. Most functions work
+ * on n vectors of 16 values at a time. */
 #ifndef OSH_SPAN512_STEPS_H
 #define OSH_SPAN512_STEPS_H
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* dot.h - the dot product that reference kernels use. */
+/* dot.h - computes the dot product that reference kernels use. */
 #ifndef OSH_DOT_H
 #define OSH_DOT_H
 #include <stdint.h>

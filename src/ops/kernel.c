@@ -1,5 +1,5 @@
-/* kernel.c - helper functions of the kernels: loads of weights, activations, tiles of a batch,
- * loops over channels. */
+/* kernel.c - defines helper functions of the kernels: loads of weights, activations, tiles of a
+ * batch, loops over channels. */
 #include "ops/kernel.h"
 #include "tensor/device.h"
 

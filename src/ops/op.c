@@ -1,4 +1,4 @@
-/* op.c - the table of ops, in the order of ops.def. */
+/* op.c - defines the table of ops, in the order of ops.def. */
 #include "ops/kernel.h"
 
 #include <string.h>

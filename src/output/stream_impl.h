@@ -1,4 +1,4 @@
-/* stream_impl.h - the state of a stream, which stream.c and stream_worker.c share. */
+/* stream_impl.h - declares the state of a stream, which stream.c and stream_worker.c share. */
 #ifndef OSH_STREAM_IMPL_H
 #define OSH_STREAM_IMPL_H
 #include "base/thread.h"

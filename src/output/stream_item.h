@@ -1,5 +1,5 @@
-/* stream_item.h - the state of one tensor in a stream (stream.h), from its first band to its
- * last. */
+/* stream_item.h - declares the state of one tensor in a stream (stream.h), from its first band to
+ * its last. */
 #ifndef OSH_STREAM_ITEM_H
 #define OSH_STREAM_ITEM_H
 #include "output/emit_impl.h"

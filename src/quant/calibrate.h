@@ -1,4 +1,4 @@
-/* calibrate.h - functions for observers that choose a range from a histogram of values
+/* calibrate.h - declares functions for observers that choose a range from a histogram of values
  * (quant/histogram.h). */
 #ifndef OSH_CALIBRATE_H
 #define OSH_CALIBRATE_H

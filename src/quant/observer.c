@@ -1,4 +1,4 @@
-/* observer.c - the table of observers, and checks of the keys in observer_kwargs. */
+/* observer.c - defines the table of observers, and checks of the keys in observer_kwargs. */
 #include "quant/observer.h"
 
 #include <stdio.h>

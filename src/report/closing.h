@@ -1,4 +1,4 @@
-/* closing.h - the last lines of a run: the loss of the outputs, and the next commands. */
+/* closing.h - prints the last lines of a run: the loss of the outputs, and the next commands. */
 #ifndef OSH_CLOSING_H
 #define OSH_CLOSING_H
 #include "run/run.h"

@@ -1,4 +1,4 @@
-/* compare.h - a table of several outputs, and of several evaluations of the same tokens. */
+/* compare.h - makes a table of several outputs, and of several evaluations of the same tokens. */
 #ifndef OSH_COMPARE_H
 #define OSH_COMPARE_H
 #include "eval/panel.h"

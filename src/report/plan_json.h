@@ -1,4 +1,4 @@
-/* plan_json.h - the interface between plan_print.c and plan_json.c. */
+/* plan_json.h - declares the interface between plan_print.c and plan_json.c. */
 #ifndef OSH_PLAN_JSON_H
 #define OSH_PLAN_JSON_H
 #include "plan/plan.h"

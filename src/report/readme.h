@@ -1,4 +1,4 @@
-/* readme.h - the README.md of an output. */
+/* readme.h - writes the README.md of an output. */
 #ifndef OSH_README_H
 #define OSH_README_H
 #include "run/run.h"

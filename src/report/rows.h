@@ -1,4 +1,4 @@
-/* rows.h - summaries on a terminal, made of rows with a label and a text. */
+/* rows.h - prints summaries on a terminal, made of rows with a label and a text. */
 #ifndef OSH_ROWS_H
 #define OSH_ROWS_H
 #include "base/buf.h"

@@ -1,4 +1,5 @@
-/* columns.c - the table of the functions of GPTQ: a row for the host and a row for CUDA devices. */
+/* columns.c - defines the table of the functions of GPTQ: a row for the host and a row for CUDA
+ * devices. */
 #include "solver/cuda/solver.h"
 
 static osh_status host_solve(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)

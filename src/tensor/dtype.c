@@ -1,4 +1,5 @@
-/* dtype.c - the table of dtypes: tag in safetensors files, name in torch, bytes of an element. */
+/* dtype.c - defines the table of dtypes: tag in safetensors files, name in torch, bytes of an
+ * element. */
 #include "tensor/tensor.h"
 
 #include <assert.h>

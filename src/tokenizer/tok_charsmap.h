@@ -1,4 +1,4 @@
-/* tok_charsmap.h - SentencePiece's precompiled map of characters. */
+/* tok_charsmap.h - applies SentencePiece's precompiled map of characters. */
 #ifndef OSH_TOK_CHARSMAP_H
 #define OSH_TOK_CHARSMAP_H
 #include "tokenizer/tok_impl.h"

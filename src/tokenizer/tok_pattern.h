@@ -1,4 +1,4 @@
-/* tok_pattern.h - the interface between tok_step.c and tok_pattern.c. */
+/* tok_pattern.h - declares the interface between tok_step.c and tok_pattern.c. */
 #ifndef OSH_TOK_PATTERN_H
 #define OSH_TOK_PATTERN_H
 #include <stdbool.h>

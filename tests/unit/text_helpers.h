@@ -1,5 +1,5 @@
-/* text_helpers.h - helpers for the tests of src/text: a context, files with given bytes, and
- * allocation failures. */
+/* text_helpers.h - declares helpers for the tests of src/text: a context, files with given bytes,
+ * and allocation failures. */
 #ifndef OSH_TEXT_HELPERS_H
 #define OSH_TEXT_HELPERS_H
 #include "base/base.h"

@@ -1,5 +1,5 @@
-/* attention.cuh - device functions that attention.cu and attention_grad.cu share: the sink of a
- * head, and the first key that a query sees. */
+/* attention.cuh - defines device functions that attention.cu and attention_grad.cu share: the sink
+ * of a head, and the first key that a query sees. */
 #ifndef OSH_ATTENTION_CUH
 #define OSH_ATTENTION_CUH
 #include "ops/cuda/op.cuh"

@@ -1,4 +1,4 @@
-/* ada_rows.c - the vector loops of AdaRound, AdaQuant and AutoRound on one row. */
+/* ada_rows.c - implements the vector loops of AdaRound, AdaQuant and AutoRound on one row. */
 #include "solver/cpu/ada_rows.h"
 
 #include "base/isa.h"

@@ -78,7 +78,7 @@ enum { // indices of the arrays of a solve by SparseGPT
     OSH_PRUNE_PICK,
     OSH_PRUNE_N_ARRAYS
 };
-/* Number of floats of the array OSH_PRUNE_ERR. */
+/* Returns the number of floats of the array OSH_PRUNE_ERR. */
 int64_t osh_prune_room(const osh_prune_solve_args *a);
 size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a);
 

@@ -1,5 +1,5 @@
-/* logits.h - f32 logits of a checkpoint, for tests that compare with transformers. Every failure
- * aborts the test. */
+/* logits.h - contains the f32 logits of a checkpoint, for tests that compare with transformers.
+ * Every failure aborts the test. */
 #ifndef OSH_LOGITS_H
 #define OSH_LOGITS_H
 #include "golden/models/tiny.h"
