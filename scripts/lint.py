@@ -20,6 +20,7 @@ In the folders of PLAIN, and in include/, it also fails on:
   - a static function whose name two files of these folders define, unless it is a column of a table
     of rows (COLUMNS)
   - a comment at the beginning of a file, or above a function, without a word that can be a verb
+  - a string literal of src/ with a word of RETIRED_IN_STRINGS
 In the folders of PLAIN_TESTS it fails on the same comments.
 
 In the directories and files of PLAIN_SCRIPTS it also fails on:
@@ -80,6 +81,8 @@ PLAIN_SCRIPTS = {
 SCRIPT_FILES = C_FILES | {".cmake", ".py", ".sh"}
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
 RETIRED = re.compile(r"\b(cards?|played|affair|behind|ahead of|so many|way through)\b", re.I)
+# Retired words in the string literals of src/: messages, help, pages.
+RETIRED_IN_STRINGS = ["cards?", "played", "affair", "ahead of", "so many", "way through"]
 STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
 COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
 
@@ -97,7 +100,7 @@ VERBS_AS_THEY_ARE = """
 # "the tests", "names of": a noun
 NOUN_AFTER = r"(?<!\bthe )(?<!\bof )(?<!\ba )(?<!\ball )(?<!\bthese )(?<!\btwo )(?<!\bfor )"
 # A heading above functions, and a predicate ("True if ..."), have no verb.
-NO_VERB_WANTED = re.compile(r"-{3,}|\S+\.(c|cu|h|cuh): |True (if|for)\b")
+NO_VERB_WANTED = re.compile(r"-{3,}|\S+\.(c|cu|h|cuh): |True (if|for|between|while)\b")
 FUNCTION = re.compile(r"\s*\n(?:template[^\n]*\n)?(?!#|typedef|enum|template)[A-Za-z_][^;={}]*?\b\w+\(")
 
 
@@ -138,6 +141,20 @@ def check_language(here, text, wrong):
     for line, words in c_comments(text):
         check_comment(here, line, words, wrong)
     check_verbs(here, text, wrong)
+
+
+def check_strings(here, text, wrong):
+    """Checks the string literals of a file of src/. Joins literals without code between them."""
+    retired, end, said = re.compile(r"\b(" + "|".join(RETIRED_IN_STRINGS) + r")\b", re.I), -1, []
+    for m in C.finditer(text):
+        if m[0].startswith('"'):
+            if end < 0 or text[end:m.start()].strip():
+                said.append([text.count("\n", 0, m.start()) + 1, ""])
+            said[-1][1] += m[0][1:-1]
+            end = m.end()
+    for line, words in said:
+        for word in retired.finditer(words):
+            wrong.append(f"{here}:{line}: the text has the retired word '{word[0]}': {words[:60]}")
 
 
 def list_statics(here, text, statics):
@@ -327,6 +344,7 @@ def check(path, wrong, large, statics):
             check_op_names(here, text, wrong)
     if here.parts[0] == "src" and here.parts[1] in PLAIN:
         check_language(here, text, wrong)
+        check_strings(here, text, wrong)
         list_statics(here, text, statics)
     if here.parts[0] == "include":
         check_language(here, text, wrong)

@@ -28,6 +28,7 @@ for dir in src/base src/ranks src/mpi include tests/unit tests/tools; do
     fault "2: the comment begins with 'Those'" $dir d.h $'/* d.h - reads names. */\nint a; // Those that read names.'
     fault "2: the comment has the retired word 'ahead of'" $dir e.h $'/* e.h - reads names. */\nint a; // It reads ahead of b.'
 done
+fault "2: the text has the retired word 'so many'" src/base g.h $'/* g.h - reads names. */\nconst char *a = "so "\n                "many names";'
 fault '1: the comment has no verb: the table of names' scripts a.py '"""a.py - the table of names."""'
 fault '2: the comment has no verb: The names.' scripts b.py $'"""b.py - reads names."""\ndef names():\n    """The names."""'
 fault '1: the comment has no verb: the names of a file' scripts a.sh '# a.sh - the names of a file'
