@@ -46,6 +46,17 @@ function(osh_test_exe file label out)
   set(${out} ${target} PARENT_SCOPE)
 endfunction()
 
+# osh_test_target(file out) - sets `out` to the target that osh_test_exe has added for the file.
+function(osh_test_target file out)
+  get_filename_component(target ${file} NAME_WE)
+  get_filename_component(folder ${file} DIRECTORY)
+  get_filename_component(folder ${folder} NAME)
+  if(TARGET ${folder}_${target})
+    set(target ${folder}_${target})
+  endif()
+  set(${out} ${target} PARENT_SCOPE)
+endfunction()
+
 # osh_play_exe(target ops files...) - adds an executable on the emulated GPU. The library `ops`
 # (osh_ops_play or osh_ops_race) is linked as a whole before all others. So the linker takes no
 # function from osh_ops. The emulated libraries find the functions that they call in the executable.
@@ -182,10 +193,15 @@ if(OSH_PLAY)
     elseif(NOT file MATCHES "/play/")
       continue()
     endif()
-    osh_play_exe(${name} osh_ops_play ${file})
+    set(source ${file})
+    if(gpu AND file MATCHES "/(kernels|golden)/") # has the same flags in both programs: compiled once
+      osh_test_target(${file} program)
+      set(source $<TARGET_OBJECTS:${program}>)
+    endif()
+    osh_play_exe(${name} osh_ops_play ${source})
     target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
-    osh_test_props(${name} kernel 300)
+    osh_test_props(${name} kernel 400)
     set(emulated ${CMAKE_BINARY_DIR}/tests/play)
     if(name MATCHES "^test_(files|slots)$") # they load cuFile
       string(APPEND emulated ":${emulated}/gds")
@@ -215,13 +231,14 @@ if(TARGET osh_ops_race) # adds tests of the kernels and of the emulation with a 
     string(REGEX REPLACE "^test_|_test$" "" name ${name})
     set(source ${file})
     if(TARGET play_test_${name})
-      set(source $<TARGET_OBJECTS:play_test_${name}>) # C code does not call the search for races
+      osh_test_target(${file} program)
+      set(source $<TARGET_OBJECTS:${program}>) # C code does not call the search for races
     endif()
     osh_play_exe(race_${name} osh_ops_race ${source})
     target_compile_options(race_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>)
     target_include_directories(race_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME race_${name} COMMAND race_${name})
-    osh_test_props(race_${name} kernel 300)
+    osh_test_props(race_${name} kernel 400)
     set_property(TEST race_${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 endif()

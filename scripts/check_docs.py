@@ -29,7 +29,7 @@ FOREIGN = {
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
     "mpirun": {"allow-run-as-root", "oversubscribe"},
-    "srun": {"mpi", "ntasks"},
+    "srun": {"mpi", "ntasks", "gpus-per-task"},
     "scripts": {"check", "browser"},
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},

@@ -22,6 +22,7 @@
 #include "base/isa.h"
 #include "graph/models.h"
 #include "modifiers/modifier.h"
+#include "plan/rank_gpu.h"
 #include "quant/format.h"
 #include "report/rows.h"
 #include "gpu/gpu.h"
@@ -276,8 +277,9 @@ static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
     osh_device *d = NULL;                  // own
     int width = 4;
     OSH_NEW(cx, all, osh_ranks_n(r));
-    if (osh_device_present(gpu) &&
-        !osh_device_open(cx, &d, gpu, osh_ranks_at(r, osh_ranks_me(r))->local, 0))
+    int ordinal = 0;
+    if (osh_device_present(gpu) && !osh_rank_gpu(cx, &ordinal, r, gpu, NULL) &&
+        !osh_device_open(cx, &d, gpu, ordinal, 0))
         snprintf(mine.text, sizeof mine.text, "%s", d->text);
     osh_error_clear(cx);
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));

@@ -10,8 +10,9 @@
 #include "base/near.h"
 
 #define COMPRESS "compressing needs no command: want oneshot --model DIR --scheme NAME --output OUT"
-#define ONE_GPU "one GPU is used: want --device cuda or cuda:N"
-#define SPLIT "one GPU is used; --tensor-parallel N checks that N GPUs can serve the output"
+#define ONE_GPU                                                                                    \
+    "a process uses one GPU: for 4 GPUs, want `mpirun -n 4 oneshot ...` (docs/how-to/cluster.md)"
+#define SPLIT "a process uses one GPU; --tensor-parallel N checks that N GPUs can serve the output"
 #define UPLOAD "nothing is uploaded: want `hf upload ORG/NAME OUT` after the run"
 #define FORMAT "compressed-tensors is the one format that is written"
 #define TASKS "no tasks are run: want `lm_eval --model hf --model_args pretrained=OUT --tasks NAME`"

@@ -172,6 +172,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
     return (int64_t)stays;
 }
 
+int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES); }
+
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
     /* Room for FEW of the largest Linears, or SMALL bytes if that is more. But at most room for one

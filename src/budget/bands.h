@@ -23,6 +23,7 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
  * in work. A Linear that would exceed the limit waits until other Linears are written. largest:
  * largest result of osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
+int64_t osh_stream_copy_stays(void); // like osh_stream_stays, for a copied tensor
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 /* Returns the largest number of bands that a stream can keep in memory between its two passes. This
  * is at most the number of bands of the largest set of Linears that share a global scale. Returns 0

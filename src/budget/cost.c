@@ -207,6 +207,31 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
     return work;
 }
 
+/* True if GPTQ solves the Linear on the host although the passes run on a GPU: a GPU does not keep
+ * the zeros of a pruner. */
+static bool solves_on_host(const osh_budget *p, const osh_linear *l)
+{
+    return p->in->on_device && l->prune.modifier >= 0 &&
+           (osh_wants(p->schedule, l) & OSH_STAT_HESSIAN);
+}
+
+bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l)
+{
+    if (!solves_on_host(p, l)) return false;
+    const osh_modifier *m = &p->in->recipe->modifiers[l->prune.modifier];
+    return !(m->type->solver->wants(m, l->scheme) & OSH_STAT_HESSIAN);
+}
+
+/* Adds the operations of a Linear that is pruned and then solved on the host. SparseGPT prunes on
+ * the GPU, and needs as many operations as a column loop. */
+static void cost_add_pruned(osh_cost *c, const osh_budget *p, const osh_linear *l, bool factors)
+{
+    c->pruned_flops += (1 + judge_share(l)) * solve_cube(l, l->O) + (factors ? factor_flops(l) : 0);
+    if (osh_cost_leaves_gpu(p, l)) return;
+    c->flops[OSH_PHASE_SOLVE] += solve_cube(l, l->O) + (factors ? factor_flops(l) : 0);
+    c->factor_flops += factors ? factor_flops(l) : 0;
+}
+
 static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -218,6 +243,10 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
             continue;
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
+        if (solves_on_host(p, l)) {
+            cost_add_pruned(c, p, l, osh_hessian_bytes(p->schedule, i));
+            continue;
+        }
         if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
             c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
         if (osh_hessian_bytes(p->schedule, i))

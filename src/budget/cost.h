@@ -41,6 +41,9 @@ typedef struct osh_cost { // costs of one subgraph
     /* Operations, on the host, of searches for the factors of folds. They are a part of
      * flops[OSH_PHASE_SOLVE]. */
     double search_flops;
+    /* Number of operations of GPTQ after a pruner, which run on the host also if the passes run on
+     * a GPU. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
+    double pruned_flops;
 } osh_cost;
 
 /* Computes the costs of a plan. *out (own): one element for each subgraph (for the whole graph if
@@ -50,6 +53,8 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p
 /* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, this work
  * is a part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
+/* True if neither the pruner nor GPTQ solves the Linear on the GPU on which the passes run. */
+bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l);
 /* Returns the work (estimated seconds) of the search for the factors of fold f, or 0 if there is no
  * search. */
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);

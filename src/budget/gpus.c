@@ -78,10 +78,12 @@ static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int
 static double gpu_chain_seconds(const osh_budget *p)
 {
     double seconds = 0;
-    for (int i = 0; i < p->match->n_linears; i++)
-        if (osh_hessian_bytes(p->schedule, i))
-            seconds += ceil((double)p->match->linears[i].I / BLOCK) * block_seconds +
-                       (double)p->match->linears[i].I * column_seconds;
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if (!osh_hessian_bytes(p->schedule, i) || osh_cost_leaves_gpu(p, l)) continue;
+        seconds +=
+            ceil((double)l->I / BLOCK) * block_seconds + (double)l->I * column_seconds;
+    }
     return seconds;
 }
 
@@ -111,6 +113,7 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
             (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops - cost[i].search_flops) / solve_rate +
             cost[i].factor_flops / (share_of_f32 * m->f32);
         out->search_flops += cost[i].search_flops;
+        out->pruned_flops += cost[i].pruned_flops;
     }
     out->phase[OSH_PHASE_SOLVE] += gpu_chain_seconds(p);
 done:

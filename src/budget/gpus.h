@@ -24,6 +24,7 @@ typedef struct osh_estimate { // estimated seconds of a run, without the time of
     double copies;
     /* operations of searches on the host (osh_cost), whose seconds are not estimated */
     double search_flops;
+    double pruned_flops; // operations of solves on the host after a pruner; also not estimated
 } osh_estimate;
 /* Estimates the seconds that the planned run takes on the GPU model m. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,

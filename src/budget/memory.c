@@ -16,10 +16,12 @@
 #include "budget/refuse.h"
 #include "budget/simulate.h"
 #include "budget/trials.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "ranks/ranks.h"
 #include "base/file.h"
 #include "graph/device_peaks.h"
 #include "math/isa.h"
@@ -402,6 +404,7 @@ static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
+    int64_t taken = 0; // bytes of an int64_t that are not free
     if (!p->in->on_device || b->device < INT64_MAX) goto done;
     if (p->in->gpu_model) {
         b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes);
@@ -409,7 +412,10 @@ static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
     }
     if (!osh_device_present(osh_plan_kind(p->in))) goto done;
     OSH_TRY(osh_plan_kind(p->in)->type->free_bytes(cx, &free_bytes, p->in->ordinal));
-    b->device = osh_memory_of_gpu((int64_t)free_bytes);
+    // all ranks use the smallest GPU, so that they choose the same steps
+    taken = INT64_MAX - (int64_t)free_bytes;
+    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &taken));
+    b->device = osh_memory_of_gpu(INT64_MAX - taken);
 done:
     return rc;
 }

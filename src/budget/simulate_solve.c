@@ -32,8 +32,9 @@ static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, cons
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     bool copy = m->type->solver->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device);
-    *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
+    int64_t list = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor)),
+            work = list + (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device);
+    *kept = list;
     for (int k = 0; k < n; k++) {
         jobs[k].done = done;
         if (jobs[k].keep_w) *kept += (int64_t)osh_mem_gross(osh_tensor_bytes(jobs[k].w));

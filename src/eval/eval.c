@@ -136,8 +136,8 @@ static osh_status eval_load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_opt
     int64_t most = tok ? osh_tokenizer_model_max_length(tok) : 0;
     if (!o->max_seq_length && most && most < length) length = most;
     if (length > f->graph->max_positions)
-        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions",
-                 (long)length, (long)f->graph->max_positions);
+        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions%s",
+                 (long)length, (long)f->graph->max_positions, osh_positions_why(f->graph));
     osh_dataset_options opt = {.path = o->dataset,
                                .text_column = o->text_column,
                                .text_template = o->text_template,
@@ -387,7 +387,6 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
 {
     osh_status rc = OSH_OK;
     osh_eval_options mine = *given, *o = &mine; // views
-    bool here = true;
     osh_eval_models m = {.f = NULL}; // own
     scores sc = {0};
     char *texts[2] = {NULL, NULL}; // own
@@ -395,8 +394,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
     if (!o->model || !o->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
-    OSH_TRY(osh_eval_divide(cx, o, &here));
-    if (!here) goto done; // rank 0 evaluates alone, so this rank has nothing to do
+    OSH_TRY(osh_eval_divide(cx, o));
     osh_question q = eval_question(o);
     bool others = osh_ranks_me(o->ranks) > 0;
     if (o->save_logits && !others)

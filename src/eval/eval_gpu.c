@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "eval/eval_weights.h"
+#include "eval/share.h"
 #include "gpu/gpu.h"
 #include "graph/device_peaks.h"
 #include "budget/cost.h"
 #include "plan/plan.h"
+#include "plan/rank_gpu.h"
 
 typedef struct side { // one of the two models that are evaluated
     const osh_forward *f; // view
@@ -50,6 +52,12 @@ static int64_t arena_gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)
 static int64_t batch_tokens_of(const osh_eval_gpu *c, int64_t b)
 {
     return c->d->offsets[c->batch_at[b + 1]] - c->d->offsets[c->batch_at[b]];
+}
+
+/* True if this rank runs batch b. */
+static bool batch_is_mine(const osh_eval_gpu *c, int64_t b)
+{
+    return osh_deal_owner(c->o->ranks, b) == osh_ranks_me(c->o->ranks);
 }
 
 static int64_t graph_value_bytes(const osh_graph *g, int v)
@@ -152,6 +160,7 @@ static int64_t rows_rest_bytes(const osh_eval_gpu *c, bool on_gpu)
     int64_t sum = 0;
     for (int k = 0; k < c->n_sides; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
+            if (!batch_is_mine(c, b)) continue;
             size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
             sum += (int64_t)(on_gpu ? osh_arena_gross(n) : osh_mem_gross(n));
         }
@@ -177,6 +186,7 @@ int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
      * only one of the two. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return (int64_t)c->kind->host_bytes + lists + both + scores +
+           osh_eval_share_bytes(c->o->ranks, c->batch_tokens) +
            (c->rest_on_gpu ? 0 : rows_rest_bytes(c, false));
 }
 
@@ -247,6 +257,7 @@ static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_gpu *c)
     if (c->direct) osh_eval_weights_direct(c->weights);
     for (int k = 0; k < c->n_sides && c->rest_on_gpu; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
+            if (!batch_is_mine(c, b)) continue;
             size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
             if (!(c->side[k].rest[b] = osh_device_alloc(cx, c->device, n, OSH_LIFE_LONG)))
                 OSH_TRY(OSH_E_NOMEM);
@@ -286,13 +297,16 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
                  "output_activations are not made on a GPU by this version: want --device cpu");
     OSH_NEW(cx, c, 1);
     OSH_TRY(osh_device_find(cx, &c->kind, &ordinal, o->device));
+    OSH_TRY(osh_rank_gpu(cx, &ordinal, o->ranks, c->kind, o->device));
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
     for (int k = 0; k < c->n_sides; k++) OSH_TRY(side_count(cx, c, &c->side[k]));
     max_into(&c->passing, scores_arena_bytes(c));
     OSH_TRY(arena_fit(cx, c, ordinal, &arena));
+    OSH_TRY(osh_rank_gpus_differ(cx, o->ranks, c->kind, ordinal));
     OSH_TRY(osh_device_open(cx, &c->device, c->kind, ordinal, (size_t)arena));
+    OSH_TRY(osh_ranks_agree(cx, o->ranks, "another GPU", c->device->text));
     OSH_TRY(arena_take_blocks(cx, c));
     *out = c, c = NULL; // passes ownership
 done:
@@ -447,7 +461,8 @@ static osh_status side_run_part(osh_ctx *cx, void *user, osh_forward_part *part)
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)batch_tokens_of(c, b);
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(side_run_batch(cx, v, b));
+        OSH_TRY(osh_ranks_hear(cx, c->o->ranks));
+        if (batch_is_mine(c, b)) OSH_TRY(side_run_batch(cx, v, b));
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
         osh_forward_rate(pr, all, s->f->begun);
         osh_progress_show(cx, pr);

@@ -311,14 +311,14 @@ static osh_status generation_limit(osh_ctx *cx, generation *g, int64_t *most)
     osh_status rc = OSH_OK;
     int64_t positions = g->f->graph->max_positions, n = g->prompt.n;
     if (n > positions)
-        OSH_FAIL(cx, OSH_E_USAGE, "the prompt has %lld tokens, and the model has %lld positions",
-                 (long long)n, (long long)positions);
+        OSH_FAIL(cx, OSH_E_USAGE, "the prompt has %lld tokens, and the model has %lld positions%s",
+                 (long long)n, (long long)positions, osh_positions_why(g->f->graph));
     *most = g->o->max_new_tokens;
     if (*most <= positions - n + 1) goto done;
     *most = positions - n + 1, g->stop = STOP_POSITIONS;
     osh_log(cx, OSH_LOG_INFO,
-            "the model has %lld positions: at most %lld new tokens after a prompt of %lld",
-            (long long)positions, (long long)*most, (long long)n);
+            "the model has %lld positions%s: at most %lld new tokens after a prompt of %lld",
+            (long long)positions, osh_positions_why(g->f->graph), (long long)*most, (long long)n);
 done:
     return rc;
 }

@@ -11,25 +11,15 @@
 
 enum { MOST_POSTED = 4 }; // largest number of messages of a rank that rank 0 has not taken yet
 
-osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here)
+osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o)
 {
     osh_status rc = OSH_OK;
-    osh_ranks *ranks = o->ranks;
-    static char cpu[] = "cpu"; // text for o->device; the caller frees the old text of o->device
+    static char cpu[] = "cpu"; // for o->device, whose text the caller of this function frees
     bool gpu = osh_eval_gpu_wanted(o);
-    *here = true;
-    if (!ranks) goto done;
-    OSH_TRY(osh_ranks_broadcast(cx, ranks, &gpu, sizeof gpu, 0));
-    if (gpu) {
-        osh_log(cx, OSH_LOG_WARN,
-                "%d ranks: rank 0 does all work, because an evaluation on a GPU is not divided; "
-                "--device cpu is",
-                osh_ranks_n(ranks));
-        *here = !osh_ranks_me(ranks), o->ranks = NULL;
-        goto done;
-    }
-    o->device = cpu;
-    o->host_memory /= osh_ranks_per_node(ranks);
+    if (!o->ranks) goto done;
+    OSH_TRY(osh_ranks_agree(cx, o->ranks, "another device", gpu ? "a GPU" : "the CPU"));
+    if (!gpu) o->device = cpu;
+    o->host_memory /= osh_ranks_per_node(o->ranks);
 done:
     return rc;
 }

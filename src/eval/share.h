@@ -6,10 +6,9 @@
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"
 
-/* Changes the options of this rank: it gets its part of the node's budget, and it uses no GPU. Sets
- * *here to false if this rank does nothing, because an evaluation on a GPU is not divided; o->ranks
- * of rank 0 is then NULL. Does nothing if o->ranks is NULL. */
-osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here);
+/* Gives this rank its part of the node's budget. Fails if the ranks do not all use a GPU or all use
+ * the host. Does nothing if o->ranks is NULL. */
+osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o);
 /* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
 osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
 /* osh_eval_batches returns the number of batches of all ranks. osh_eval_batch sets *first and *n to

@@ -523,9 +523,9 @@ static void gpu_give(osh_device *d, void *p)
 
 extern const osh_device_type osh_cuda_type = {
     "cuda",           OSH_CUDA,             osh_gpu_present,   osh_gpu_open,
-    osh_gpu_close,    osh_gpu_free_bytes,   osh_gpu_driver_bytes, gpu_put,
-    gpu_get,          gpu_copy,             gpu_fill,          gpu_put_ahead,
-    gpu_follow,       gpu_fence,            gpu_move,          gpu_order,
-    gpu_sync,         gpu_take,             gpu_give,          gpu_count,
-    osh_gpu_mark_new, osh_gpu_mark_between, osh_gpu_mark_free, &osh_gpu_pinned_type,
-    &osh_gpu_files};
+    osh_gpu_close,    osh_gpu_free_bytes,   osh_gpu_driver_bytes, osh_gpu_number,
+    osh_gpu_identify, gpu_put,              gpu_get,           gpu_copy,
+    gpu_fill,         gpu_put_ahead,        gpu_follow,        gpu_fence,
+    gpu_move,         gpu_order,            gpu_sync,          gpu_take,
+    gpu_give,         gpu_count,            osh_gpu_mark_new,  osh_gpu_mark_between,
+    osh_gpu_mark_free, &osh_gpu_pinned_type, &osh_gpu_files};

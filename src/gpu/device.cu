@@ -5,9 +5,7 @@
 
 #include "base/nvml.h"
 
-/* Makes GPU number `ordinal` current. Fails if there is no driver, if the driver is too old, or if
- * the machine has no such GPU. */
-static osh_status gpu_find(osh_ctx *cx, int ordinal)
+osh_status osh_gpu_number(osh_ctx *cx, int *out)
 {
     osh_status rc = OSH_OK;
     int driver = 0, wanted = 0, n = 0;
@@ -31,6 +29,18 @@ static osh_status gpu_find(osh_ctx *cx, int ordinal)
     if (!n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "there is no CUDA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
+    *out = n;
+done:
+    return rc;
+}
+
+/* Makes GPU number `ordinal` current. Fails if there is no driver, if the driver is too old, or if
+ * the machine has no such GPU. */
+static osh_status gpu_find(osh_ctx *cx, int ordinal)
+{
+    osh_status rc = OSH_OK;
+    int n = 0;
+    OSH_TRY(osh_gpu_number(cx, &n));
     if (ordinal < 0 || ordinal >= n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no GPU cuda:%d: this machine has %d", ordinal,
                  n);
@@ -54,6 +64,18 @@ osh_status osh_gpu_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
     size_t total = 0;
     OSH_TRY(gpu_find(cx, ordinal));
     OSH_CUDA(cx, cudaMemGetInfo(n_bytes, &total));
+done:
+    return rc;
+}
+
+osh_status osh_gpu_identify(osh_ctx *cx, osh_device_uuid *id, int ordinal)
+{
+    osh_status rc = OSH_OK;
+    cudaDeviceProp p;
+    OSH_TRY(gpu_find(cx, ordinal));
+    OSH_CUDA(cx, cudaGetDeviceProperties(&p, ordinal));
+    static_assert(sizeof p.uuid == sizeof id->bytes, "a UUID has 16 bytes");
+    memcpy(id->bytes, &p.uuid, sizeof id->bytes);
 done:
     return rc;
 }
@@ -114,6 +136,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
     OSH_TRY(osh_cuda_check(cx, e, "cudaMalloc"));
     c->workspace = osh_device_alloc(cx, d, OSH_GPU_WORKSPACE, OSH_LIFE_LONG);
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
+    d->workspace = static_cast<char *>(c->workspace), d->workspace_bytes = OSH_GPU_WORKSPACE;
     OSH_TRY(osh_cuda_factor_probe(cx, d));
     OSH_TRY(osh_gpu_ring_init(cx, &c->ring));
     OSH_TRY(osh_gpu_ring_init(cx, &c->ahead));

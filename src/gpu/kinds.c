@@ -40,7 +40,10 @@ osh_status osh_device_find(osh_ctx *cx, const osh_device_kind **out, int *ordina
                  : strtol(text + 5, &end, 10);
     if (n < 0 || n > 1023 || *end)
         return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N%s", text,
-                        strchr(text, ',') ? ", because one GPU is used" : "");
+                        strchr(text, ',')
+                            ? ", because a process uses one GPU (for several GPUs, see "
+                              "docs/how-to/cluster.md)"
+                            : "");
     *ordinal = (int)n;
     return kind_check(cx, *out);
 }

@@ -137,6 +137,8 @@ bool osh_gpu_present(void);
 osh_status osh_gpu_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 void osh_gpu_close(osh_ctx *cx, osh_device *d);
 osh_status osh_gpu_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
+osh_status osh_gpu_number(osh_ctx *cx, int *n);
+osh_status osh_gpu_identify(osh_ctx *cx, osh_device_uuid *id, int ordinal);
 int64_t osh_gpu_driver_bytes(const osh_device *d);
 osh_status osh_gpu_mark_new(osh_ctx *cx, osh_device *d, osh_device_mark **out);
 osh_status osh_gpu_mark_between(osh_ctx *cx, double *seconds, osh_device_mark *from,

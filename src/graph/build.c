@@ -515,6 +515,25 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
+/* Fails if `product`, such as "few*index_topk", has a factor that is not a whole number. */
+static osh_status check_factors(osh_ctx *cx, osh_builder *b, const char *product)
+{
+    for (const char *at = strpbrk(product, "+-/") ? "" : product; *at;) {
+        char name[64];
+        double x = 0;
+        size_t n = strcspn(at, "*");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        bool number = *name >= '0' && *name <= '9';
+        osh_status rc = number ? OSH_OK : osh_scope_name(cx, &x, &b->scope, name);
+        if (rc) return rc;
+        if (x != floor(x))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least 1",
+                            b->ck->config->path, name, x);
+        at += n + (at[n] == '*');
+    }
+    return OSH_OK;
+}
+
 static osh_status read_positions(osh_ctx *cx, osh_builder *b)
 {
     const osh_rope *rope = &b->ck->config->rope;
@@ -530,10 +549,14 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     if (rope->type == OSH_ROPE_DYNAMIC && rope->factor > 1)
         b->g->max_positions = (int64_t)fmin(n * rope->factor, 1e15);
     const cJSON *longest = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "longest");
-    if (!longest) return OSH_OK;
+    if (!cJSON_IsString(longest)) return OSH_OK;
     int64_t most = 0;
     rc = osh_scope_int(cx, &most, &b->scope, longest, 1);
-    if (!rc && most < b->g->max_positions) b->g->max_positions = most;
+    if (!rc) rc = check_factors(cx, b, longest->valuestring);
+    if (rc || most >= b->g->max_positions) return rc;
+    b->g->max_positions = most;
+    // otherwise it is the number of positions before the embedding is scaled (Mistral 4)
+    b->g->sparse_limit = !strstr(longest->valuestring, "max_position");
     return rc;
 }
 

@@ -95,6 +95,7 @@ typedef struct osh_graph {
     /* number of tokens of the longest sample that the model accepts; with dynamic rope, multiplied
      * by the factor of the rope */
     int64_t max_positions;
+    bool sparse_limit; // true if sparse attention sets max_positions
     osh_dtype dtype;       // compute dtype
     char *layer_class; // own: class of the default sequential target, such as "LlamaDecoderLayer"
     bool wrapped;          // true if the text model is inside a model for images or sound
@@ -110,6 +111,13 @@ typedef struct osh_graph {
 } osh_graph;
 
 /* Returns the weight of the output head (view). */
+/* Returns a remark for messages about max_positions, or "". */
+static inline const char *osh_positions_why(const osh_graph *g)
+{
+    return g->sparse_limit ? " (its sparse attention skips tokens of longer samples, and the "
+                             "program does not compute that)"
+                           : "";
+}
 static inline const osh_weight *osh_graph_head(const osh_graph *g)
 {
     return &g->weights[g->nodes[g->head].w[0]];

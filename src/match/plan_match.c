@@ -283,6 +283,22 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
+/* Like near_module. For lm_head, the hint names the head of a model that calls it otherwise. */
+static const char *near_ignored(osh_near *near, char room[240], const char *text,
+                                const osh_matching *p, const osh_plan_modules *cs)
+{
+    for (int64_t i = 0; !strcmp(text, "lm_head") && i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        const char *name = strrchr(c->name, '.');
+        if (c->tensor < 0 || !strcmp(name ? name + 1 : c->name, "lm_head")) continue;
+        if (!osh_head_is(p->in->ck->config, p->in->ck->tensors[c->tensor].e)) continue;
+        snprintf(room, 240, ": the head of this model is %.180s, and %s", c->name,
+                 c->scheme < 0 ? "stays dense" : "is quantized");
+        return room;
+    }
+    return near_module(near, room, text, cs);
+}
+
 static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -309,7 +325,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
             if (!osh_matcher_hits(mod->ignored, t))
                 osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module%s",
                         mod->ignore.items[t], mod->type->name,
-                        near_module(&near, room, mod->ignore.items[t], cs));
+                        near_ignored(&near, room, mod->ignore.items[t], p, cs));
     }
 done:
     return rc;

@@ -226,7 +226,8 @@ done:
 }
 
 /* Computes the codes of a job whose H could not be factored. Rounds to nearest, and sets dead
- * columns to 0, like the reference with Hinv = I. The code for a weight of 0 is the zero point. */
+ * columns to 0, like the reference with Hinv = I. The code for a weight of 0 is the zero point. If
+ * all columns are dead, none of them is set to 0, unlike in the reference. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
 {
@@ -236,6 +237,10 @@ static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const facto
     int64_t cols = j->params.scale->ndim == 2 ? j->params.scale->shape[1] : 1, O = j->w->shape[0];
     int64_t band = osh_q_scale_rows(q, O);
     OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
+    if (f->n_dead == f->I) {
+        j->fallback = "its inputs were all 0: rounded to nearest";
+        goto done;
+    }
     for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
             if (f->dead[i])
@@ -272,6 +277,10 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
+    if (f->n_dead && f->n_dead < f->I)
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: %lld of %lld input channels were 0 for all tokens: their weights become 0",
+                j->name, (long long)f->n_dead, (long long)f->I);
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
     if (rc == OSH_E_NUMERIC) { // a value of the target W + W S exceeds the range of f32

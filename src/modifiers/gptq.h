@@ -39,6 +39,7 @@ typedef struct osh_gptq_factor { // the factor U of a Hessian H, for one orderin
     int64_t I;
     int32_t *perm; // own: [I] index of the column that is solved at each position
     bool *dead;    // own: [I] true for each column whose input is always 0 (dead)
+    int64_t n_dead; // number of dead columns; if all I columns are dead, u is NULL
     /* [I]: diagonal of H in solving order, without damping. Dead columns have a positive number
      * instead of 0. */
     float *diag;   // own
@@ -76,8 +77,9 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
  * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped. Returns false if an element exceeds
- * the range of f32, because the factor of such a matrix would be 0. */
+/* Sets damped [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must not
+ * be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
+ * would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
  * `ordered` and `dead`. */

@@ -50,6 +50,7 @@ static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag
     for (int64_t i = 0; i < I; i++) {
         r[i] = (osh_gptq_ranked){diag[i], (int32_t)i};
         f->dead[i] = diag[i] == 0;
+        f->n_dead += f->dead[i];
     }
     if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
     for (int64_t i = 0; i < I; i++) f->perm[i] = r[i].i;
@@ -62,7 +63,7 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
 {
     float damp = (float)(f->mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) *
                          f->ladder->share[f->n_damped]);
-    bool finite = true;
+    bool finite = f->n_dead < f->I;
     for (int64_t i = 0; i < f->I; i++) {
         damped[i] = f->diag[i] + damp;
         finite &= isfinite(damped[i]) != 0;
@@ -129,7 +130,7 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
     for (f->n_damped = 0; f->n_damped < OSH_GPTQ_STEPS; f->n_damped++) {
         if (f->n_damped) OSH_TRY(column->restore(cx, h, f->diag));
         if (!osh_gptq_damp(damped, f, g)) {
-            f->overflow = f->n_damped == 0;
+            f->overflow = f->n_damped == 0 && f->n_dead < f->I;
             break;
         }
         OSH_TRY(column->set_diag(cx, h, damped));

@@ -240,13 +240,78 @@ size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end)
     return (size_t)n * osh_dtype_bytes(s->all->dtype);
 }
 
-void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t end)
+/* Returns the bytes of the whole rows [first, end) of the state. */
+static size_t rows_bytes(const osh_stat *s, int64_t first, int64_t end)
+{
+    int64_t width = stat_has_rows(s) ? s->all->shape[1] : osh_tensor_numel(s->all);
+    return (size_t)((end - first) * width) * osh_dtype_bytes(s->all->dtype);
+}
+
+size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end)
+{
+    return s->all->device ? rows_bytes(s, first, end) : osh_stat_tile_bytes(s, first, end);
+}
+
+/* Changes a buffer with whole rows [first, end) to a tile, in place. */
+static void tile_pack(void *tile, const osh_stat *s, int64_t first, int64_t end)
 {
     char *to = tile;
     for (int64_t row = first; row < end; row++) {
         size_t n = osh_stat_tile_bytes(s, row, row + 1);
+        memmove(to, (char *)tile + rows_bytes(s, first, row), n), to += n;
+    }
+}
+
+/* Changes a tile to a buffer with whole rows, in place. Sets the elements above the diagonal
+ * to 0. */
+static void tile_unpack(void *tile, const osh_stat *s, int64_t first, int64_t end)
+{
+    size_t from = osh_stat_tile_bytes(s, first, end);
+    for (int64_t row = end - 1; row >= first; row--) {
+        size_t n = osh_stat_tile_bytes(s, row, row + 1), all = rows_bytes(s, row, row + 1);
+        char *to = (char *)tile + rows_bytes(s, first, row);
+        from -= n;
+        memmove(to, (char *)tile + from, n);
+        memset(to + n, 0, all - n);
+    }
+}
+
+osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,
+                              int64_t end)
+{
+    char *to = tile;
+    if (s->part->device) {
+        osh_status rc =
+            osh_tensor_get(cx, tile, s->part, rows_bytes(s, 0, first), rows_bytes(s, first, end));
+        if (!rc) tile_pack(tile, s, first, end);
+        return rc;
+    }
+    for (int64_t row = first; row < end; row++) {
+        size_t n = osh_stat_tile_bytes(s, row, row + 1);
         memcpy(to, row_at(s, s->part, row), n), to += n;
     }
+    return OSH_OK;
+}
+
+/* Merges a tile into `all` on a GPU. The rows of the tile are copied to the workspace of the GPU. A
+ * lower triangle gets zeros above the diagonal, so whole rows are added. */
+static osh_status stat_merge_on_device(osh_ctx *cx, osh_stat *s, void *tile, int64_t first,
+                                       int64_t end)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = s->all->device;
+    size_t n = rows_bytes(s, first, end);
+    osh_tensor to = *s->all, part;
+    if (n > d->workspace_bytes)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "a tile has %zu bytes, more than the workspace of the GPU", n);
+    if (stat_has_rows(s)) to = rows_view(s->all, first, end - first);
+    part = to, part.data = d->workspace, part.own = false;
+    tile_unpack(tile, s, first, end);
+    OSH_TRY(osh_tensor_put(cx, &part, 0, tile, n));
+    osh_op_args a = {.out = {&to, &part}};
+    OSH_TRY(osh_op_run(cx, stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge, &a));
+done:
+    return rc;
 }
 
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end)
@@ -254,6 +319,7 @@ osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t fir
     osh_status rc = OSH_OK;
     const osh_op *op = stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge;
     char *from = tile;
+    if (s->all->device) return stat_merge_on_device(cx, s, tile, first, end);
     for (int64_t row = first; row < end; row++) {
         int64_t n = row_elements(s, row);
         bool whole = !stat_has_rows(s);
@@ -272,7 +338,8 @@ done:
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
 {
     if (merge) return stat_merge(cx, s); // also empties `part`
-    if (s->type->begin || !stat_has_rows(s)) return state_empty(cx, s->type, s->part);
+    if (s->type->begin || !stat_has_rows(s) || s->part->device)
+        return state_empty(cx, s->type, s->part);
     for (int64_t row = 0; row < osh_stat_n_rows(s); row++) // elements above the diagonal stay 0
         memset(row_at(s, s->part, row), 0, osh_stat_tile_bytes(s, row, row + 1));
     return OSH_OK;

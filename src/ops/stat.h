@@ -116,10 +116,15 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
 int64_t osh_stat_n_rows(const osh_stat *s);
 /* Returns the size of a tile with rows [first, end) in bytes. */
 size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
-/* Copies rows [first, end) of osh_stat.part to `tile`. */
-void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t end);
-/* Merges a tile, the rows [first, end) of another process's osh_stat.part, into osh_stat.all. The
- * tile becomes empty. */
+/* Returns the bytes of the buffer for a tile with rows [first, end). If the state is on a GPU, the
+ * buffer holds whole rows, because a GPU copies whole rows. */
+size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end);
+/* Copies rows [first, end) of osh_stat.part to `tile`, a buffer of osh_stat_tile_room bytes. */
+osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,
+                              int64_t end);
+/* Merges a tile, the rows [first, end) of another process's osh_stat.part, into osh_stat.all.
+ * Overwrites the buffer of the tile (osh_stat_tile_room). On a GPU, also overwrites the GPU's
+ * workspace. */
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
 /* If `merge` is true, merges osh_stat.part into osh_stat.all. Then empties osh_stat.part. */
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);

@@ -117,6 +117,7 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     osh_status rc = OSH_OK;
     osh_emit_queue *q = &e->queue;
     osh_emit_job *own = NULL, job = *j; // own
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     OSH_NEW(cx, own, 1);
     *own = job;
     pthread_mutex_lock(&q->lock);
@@ -131,6 +132,7 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     }
     pthread_mutex_unlock(&q->lock);
 done:
+    osh_mem_use(cx, old);
     if (rc) emit_job_deinit(cx, &job);
     osh_free(cx, own);
     return rc;

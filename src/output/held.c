@@ -83,11 +83,13 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
     osh_held *h = NULL; // own
     bool *here = NULL;  // own [linears of the plan]: true if this stream rounds the Linear
     *out = NULL;
-    if (!g) goto done;
+    if (!g) return rc;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST); // osh_globals_bytes counts the lists
     OSH_NEW(cx, h, 1);
     OSH_NEW(cx, here, p->match.n_linears);
     OSH_NEW(cx, h->of, p->match.n_linears);
     OSH_NEW(cx, h->which, p->match.n_linears);
+    osh_mem_use(cx, old);
     h->p = p, h->g = g;
     for (int64_t k = 0; k < n; k++)
         if (p->manifest.out_info[ids[k]].source < 0)
@@ -101,6 +103,7 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
     OSH_TRY(held_new_slots(cx, h));
     *out = h, h = NULL; // give
 done:
+    osh_mem_use(cx, old);
     osh_held_free(cx, h);
     osh_free(cx, here);
     return rc;

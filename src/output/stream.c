@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "output/share.h"
+#include "tensor/scalar.h"
 
 static osh_status stream_worker_open(osh_ctx *cx, osh_stream_worker *w, const osh_band_room *r)
 {
@@ -76,7 +77,7 @@ static osh_status stream_run_workers(osh_ctx *cx, osh_stream *s, const osh_band_
     osh_status rc = OSH_OK;
     int most = stream_most_workers(s);
     if (!s->n) return OSH_OK;
-    s->stays_most = osh_stream_stays_most(s->largest, most);
+    s->stays_most = osh_stream_stays_most(osh_max64(s->largest, osh_stream_copy_stays()), most);
     s->n_computing = osh_threads(cx);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->may_compute, NULL);
@@ -161,7 +162,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     int n = job->n;
-    osh_stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
+    osh_stream s = {.e = e, .class = n ? OSH_MEM_DEVICE : OSH_MEM_HOST, .n = n};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, n + (job->copies ? p->manifest.n_out : 0));

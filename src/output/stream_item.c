@@ -49,6 +49,7 @@ osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64
         it->band = osh_band_of_linear(l);
         OSH_TRY(item_new_params(cx, &it->params, l, osh_globals_of(e->globals, it->linear)));
     } else {
+        it->stays = osh_stream_copy_stays();
         bool changed = osh_checkpoint_is_changed(p->in.ck, p->manifest.out_info[id].source);
         if (changed && !(it->source = XXH3_createState()))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");

@@ -42,8 +42,10 @@ static bool stream_is_empty(const osh_stream *s)
 
 static bool stream_has_room(const osh_stream *s, int linear)
 {
-    return linear < 0 || !s->stays ||
-           s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
+    if (s->now || !s->stays) return true;
+    int64_t more =
+        linear < 0 ? osh_stream_copy_stays() : osh_stream_stays(&s->e->plan->budget, linear);
+    return s->stays + more <= s->stays_most;
 }
 
 /* Waits until a worker can do something. Returns true and sets *look if a band must be searched for
@@ -116,6 +118,14 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
+static osh_status worker_open(osh_ctx *cx, osh_stream_worker *w, const osh_container *shard)
+{
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_status rc = osh_container_reopen(cx, &w->source, shard);
+    osh_mem_use(cx, old);
+    return rc;
+}
+
 /* Reads some rows *r of a tensor to `room`, and sets *from to their address in `room`. If the
  * tensor is stored, reads whole blocks of its file, so `room` also contains bytes before and after
  * the rows. */
@@ -134,7 +144,7 @@ static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const sour
     }
     if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
     w->shard = t->shard;
-    if (!w->source) OSH_TRY(osh_container_reopen(cx, &w->source, p->in.ck->shards[t->shard]));
+    if (!w->source) OSH_TRY(worker_open(cx, w, p->in.ck->shards[t->shard]));
     OSH_TRY(osh_container_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)

@@ -36,7 +36,6 @@ static bool blocks_learn(const osh_plan *p)
  * NULL if it divides them. */
 static const char *samples_not(const osh_plan *p)
 {
-    if (p->in.on_device) return "work on a GPU is not divided";
     if (p->in.groups.n < 2) return "all samples are one group; --sum-groups makes more";
     if (blocks_learn(p)) return "learning from the output of a layer is not divided";
     if (observers_count(p)) return "observers with histograms or two passes are not divided";

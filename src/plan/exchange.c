@@ -11,9 +11,9 @@ enum { TILE_BYTES = 1 << 20 };
 static int64_t tile_end(const osh_stat *t, int64_t first)
 {
     int64_t end = first + 1, n = osh_stat_n_rows(t);
-    size_t bytes = osh_stat_tile_bytes(t, first, end);
+    size_t bytes = osh_stat_tile_room(t, first, end);
     for (size_t more; end < n; end++, bytes += more)
-        if (bytes + (more = osh_stat_tile_bytes(t, end, end + 1)) > TILE_BYTES) break;
+        if (bytes + (more = osh_stat_tile_room(t, end, end + 1)) > TILE_BYTES) break;
     return end;
 }
 
@@ -26,14 +26,14 @@ static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from,
     int me = osh_ranks_me(ranks);
     if (me == owner && me == from) return osh_stat_close_part(cx, t, true);
     if (me != owner && me != from) return OSH_OK;
-    size_t last = osh_stat_tile_bytes(t, osh_stat_n_rows(t) - 1, osh_stat_n_rows(t));
+    size_t last = osh_stat_tile_room(t, osh_stat_n_rows(t) - 1, osh_stat_n_rows(t));
     if (!(tile = osh_alloc(cx, last > TILE_BYTES ? last : TILE_BYTES)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to move statistics between ranks");
     for (int64_t first = 0, end; first < osh_stat_n_rows(t); first = end) {
         end = tile_end(t, first);
         size_t n = osh_stat_tile_bytes(t, first, end);
         if (me == from) {
-            osh_stat_take_tile(tile, t, first, end);
+            OSH_TRY(osh_stat_take_tile(cx, tile, t, first, end));
             OSH_TRY(osh_ranks_send(cx, ranks, tile, n, owner));
         } else {
             OSH_TRY(osh_ranks_recv(cx, ranks, tile, n, from));

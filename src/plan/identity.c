@@ -376,10 +376,26 @@ done:
     return rc;
 }
 
+/* Sets *out as osh_identity_differs does, for the field back_end only. Several other fields depend
+ * on it. */
+static osh_status identity_back_end_differs(osh_ctx *cx, char **out, const osh_identity *id,
+                                            const cJSON *was)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, "back_end");
+    const char *now = identity_value(id, "back_end"), *old = cJSON_GetStringValue(v);
+    if (!now || !old || !strcmp(now, old)) return OSH_OK;
+    bool known = !strcmp(old, "cpu") || !strcmp(old, "cuda");
+    *out = osh_sprintf(cx, "back_end is '%s', was '%.200s'%s%s%s", now, old,
+                       known ? " (--device " : "", known ? old : "", known ? ")" : "");
+    return *out ? OSH_OK : OSH_E_NOMEM;
+}
+
 osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id, const cJSON *was)
 {
     osh_status rc = OSH_OK;
     *out = NULL;
+    OSH_TRY(identity_back_end_differs(cx, out, id, was));
+    if (*out) goto done;
     for (size_t i = 0; i < id->n; i++) {
         if (id->here[i]) continue;
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);

@@ -5,7 +5,9 @@
 
 #include "budget/gpus.h"
 #include "budget/memory.h"
+#include "plan/division.h"
 #include "plan/plan.h"
+#include "plan/rank_gpu.h"
 #include "quant/observer.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
@@ -56,6 +58,19 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     return NULL;
 }
 
+/* If several ranks share the job, sets p->in.ordinal to the GPU of this rank. Fails if the ranks do
+ * not all use a GPU or all use the host. */
+static osh_status device_of_rank(osh_ctx *cx, osh_plan *p, const osh_device_kind *kind)
+{
+    osh_status rc = OSH_OK;
+    osh_ranks *ranks = p->in.opt->ranks;
+    OSH_TRY(osh_ranks_agree(cx, ranks, "another device", p->in.on_device ? "a GPU" : "the CPU"));
+    if (p->in.on_device)
+        OSH_TRY(osh_rank_gpu(cx, &p->in.ordinal, ranks, kind, p->in.opt->device));
+done:
+    return rc;
+}
+
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -77,6 +92,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
      * would take longer than rounding them. */
     p->in.on_device =
         kind != &osh_device_kinds[OSH_HOST] && p->in.pipeline != OSH_PIPELINE_DATAFREE;
+    OSH_TRY(device_of_rank(cx, p, kind));
 done:
     return rc;
 }
@@ -86,9 +102,13 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_device_kind *kind = osh_plan_kind(&p->in);
     osh_device *idle = NULL; // own: a GPU that is opened only to check that there is one
+    bool shared = p->in.opt->ranks && osh_divide(p).kind == OSH_DIVIDE_SAMPLES;
     if (p->in.on_device) {
+        if (shared) OSH_TRY(osh_rank_gpus_differ(cx, p->in.opt->ranks, kind, p->in.ordinal));
         OSH_TRY(osh_device_open(cx, &p->in.device, kind, p->in.ordinal,
                                 (size_t)osh_memory_arena(&p->budget)));
+        if (shared)
+            OSH_TRY(osh_ranks_agree(cx, p->in.opt->ranks, "another GPU", p->in.device->text));
         if (p->budget.memory.by_gpu)
             OSH_TRY(kind->type->files->stage_open(cx, p->in.device, p->in.opt->use_gds));
     } else if (!osh_device_is_auto(p->in.opt->device) && osh_device_is_gpu(p->in.opt->device)) {

@@ -270,11 +270,12 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
     for (int64_t s = 0; s < in->data.n; s++)
         if (in->data.offsets[s + 1] - in->data.offsets[s] > in->graph->max_positions)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "sample %ld of %s%s has %ld tokens, but the model has %ld positions: want "
+                     "sample %ld of %s%s has %ld tokens, but the model has %ld positions%s: want "
                      "--max-seq-length %ld or less",
                      (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
-                     (long)in->graph->max_positions, (long)in->graph->max_positions);
+                     (long)in->graph->max_positions, osh_positions_why(in->graph),
+                     (long)in->graph->max_positions);
     // all text is tokenized now, so the tokenizer is closed
     osh_tokenizer_close(cx, in->tok), in->tok = NULL;
 done:

@@ -399,6 +399,10 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(
             cx, b, "not in the estimate: the host searches for the factors of AWQ (%.3g TFLOP)\n",
             e.search_flops / 1e12));
+    if (e.pruned_flops > 0)
+        OSH_TRY(osh_buf_printf(
+            cx, b, "not in the estimate: the host solves pruned weights with GPTQ (%.3g TFLOP)\n",
+            e.pruned_flops / 1e12));
 done:
     return rc;
 }

@@ -32,6 +32,15 @@ osh_visit_state osh_engine_state(const osh_engine *e)
     return (osh_visit_state){engine_has_solved, engine_has_folded, e};
 }
 
+/* True if an earlier run has solved all Linears of the range. False if the range has none, because
+ * its visit has no parts that a run could skip. */
+static bool engine_was_solved(const osh_engine *e, const osh_range *r)
+{
+    bool any = false;
+    for (int i = r->l0; i < r->l1; i++) any |= osh_wants(e->p->schedule, &e->p->match->linears[i]);
+    return any && engine_has_solved(e, r, NULL);
+}
+
 /* Begins to prefetch the weights of the next visit's first load, if they are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
@@ -45,7 +54,7 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
     // The part with which the next visit begins. It is a later part if an earlier run has done the
     // first.
-    osh_way begins = engine_has_solved(e, &next, NULL)       ? OSH_WAY_AGAIN
+    osh_way begins = engine_was_solved(e, &next)             ? OSH_WAY_AGAIN
                      : next.fold && load && !load->fold ? OSH_WAY_FIRST
                                                         : OSH_WAY_AHEAD;
     if (load) osh_step_wants(e->next, e->p->schedule, osh_steps_range(steps), load);

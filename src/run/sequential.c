@@ -321,6 +321,8 @@ static osh_status engine_solve(osh_ctx *cx, osh_engine *e, const osh_range *r, b
     /* Another rank may have solved a Linear, so each rank must read the solved weights from the
      * output. */
     for (int i = r->l0; e->r->ranks && i < r->l1; i++) e->in_memory[i] = false;
+    // drops the copies of weights that other ranks have solved
+    if (!rc && e->r->ranks) osh_engine_drop_copies(cx, e, r);
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;
     return rc;

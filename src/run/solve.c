@@ -414,12 +414,14 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     osh_linear_job job = {
         .name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->prune.sparsity};
     pruned x = {.n = 1}; // own
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    // the plan counts the search for global scales as host memory
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
+    osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
                  p->in->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
-    OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->solver->compress(cx, m, &job, 1, NULL, 0));

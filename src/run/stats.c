@@ -475,12 +475,28 @@ done:
     return rc;
 }
 
+/* On GPUs: finds out whether any rank has added rows to the sums of each expert
+ * (osh_stats_is_empty). */
+static osh_status stats_count_ranks(osh_ctx *cx, osh_stats *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->plan->in->graph;
+    if (!s->ranks || !s->plan->in->device || !s->plan->in->by_route) goto done;
+    for (int v = s->v0; v < s->v1; v++)
+        for (osh_sum k = 0; osh_is_by_route(g, v) && k < OSH_N_SUMS; k++)
+            if (stats_sums(s, v)->of[k])
+                OSH_TRY(osh_exchange_count(cx, s->ranks, &stats_sums(s, v)->of[k]->next));
+done:
+    return rc;
+}
+
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = s->plan;
     float *minmax = NULL; // own [2, samples]: smallest and largest element in each sample
     OSH_TRY(stats_finish_sums(cx, s));
+    OSH_TRY(stats_count_ranks(cx, s));
     for (int v = s->v0; s->ranks && v < s->v1; v++)
         if (osh_stats_owner(s, v) != osh_ranks_me(s->ranks)) stats_drop_sums(cx, s, v);
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
@@ -492,6 +508,8 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
         const osh_tensor *t = stats_sums(s, v)->minmax;
         if (!t) continue;
         OSH_TRY(osh_tensor_get(cx, minmax, t, 0, osh_tensor_bytes(t)));
+        osh_tensor all = osh_tensor_view(t->dtype, t->ndim, t->shape, minmax);
+        OSH_TRY(osh_exchange_exact(cx, s->ranks, &osh_stat_sample_ranges, &all));
         osh_ranges_feed_minmax(s->ranges, v, minmax, p->in->data.n);
     }
 done:

@@ -112,6 +112,10 @@ enum { OSH_DEVICE_SUMS = 512 };
  * is measured. */
 typedef struct osh_device_mark osh_device_mark;
 
+typedef struct osh_device_uuid {
+    uint8_t bytes[16];
+} osh_device_uuid;
+
 /* A row of the table of devices: how one kind of device works. In the row of the host
  * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
  * the host has only the functions that copy, fill and wait. Its other members are NULL. */
@@ -130,6 +134,11 @@ typedef struct osh_device_type {
      * reports it. A negative result means that the number is unknown. Any thread may call this
      * function. */
     int64_t (*driver_bytes)(const osh_device *d);
+    /* Sets *n to the number of devices that this process may use. */
+    osh_status (*number)(osh_ctx *cx, int *n);
+    /* Sets *id to the UUID of device `ordinal`. Processes that see the device under another ordinal
+     * get the same UUID. */
+    osh_status (*identify)(osh_ctx *cx, osh_device_uuid *id, int ordinal);
     /* `put` copies to the device. When it returns, `from` may be overwritten, but the copy may
      * still run. `get` copies to the host, and returns when the copy is complete. */
     osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
@@ -178,6 +187,9 @@ struct osh_device {
     pthread_mutex_t lock;      // protects `count`
     osh_device_counters count; // counters, which osh_device_type.count returns
     char *base;       // address of the arena on the device
+    /* View: scratch in the arena that any call may overwrite. Requests use it in their order. */
+    char *workspace;
+    size_t workspace_bytes;
     osh_arena *arena; // own
     /* True in tests with a memory checker. Each block is then a separate allocation, and the arena
      * only records offsets and limits the sum of the sizes. */

@@ -106,6 +106,22 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                             const uint8_t *codes, const int64_t *shape);
 
+/* verify_direction.c: compares a pruned and quantized weight with the source's weight, if the mask
+ * depends on calibration data. */
+typedef struct osh_direction_row { // sums over the elements of a row with w != 0 and dq != 0
+    int64_t n, same;          // number of elements; number of those with equal signs
+    double sum, abs;          // sum of sign(w) dq; sum of |w|
+    double dot, square;       // sum of w dq; sum of w^2
+    double error;             // sum of (dq - w)^2
+    double norm;              // sum of w^2 over all live columns
+} osh_direction_row;
+/* live [I]: true for columns of dq with a value that is not 0. */
+void osh_direction_row_fill(osh_direction_row *to, const float *w, const float *dq,
+                            const bool *live, int64_t I);
+/* rows is an array [O]. */
+osh_status osh_verify_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
+                                const osh_direction_row *rows, double sparsity);
+
 /* Returns the relative squared error that the manifest records for a module, or a negative number
  * if it records none (verify_manifest.c). */
 double osh_verify_recorded(const osh_verify *v, const char *name);
@@ -121,6 +137,8 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
+/* True if the recipe prunes all weights of the Linear. */
+bool osh_verify_may_be_zero(const osh_verify *v, const osh_linear *l);
 /* Checks the zeros of a pruned weight w. `source`: weight in the source, or NULL. If the pruning
  * method keeps the values that are not 0, these must equal those in `source`. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,

@@ -56,14 +56,26 @@ done:
     return rc;
 }
 
+/* Returns the pruning rule of a Linear that a modifier prunes. */
+static osh_prune_rule pruned_rule(const osh_verify *v, const osh_linear *l)
+{
+    int pruner = l->prune.modifier >= 0 ? l->prune.modifier : l->modifier;
+    return osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
+}
+
+bool osh_verify_may_be_zero(const osh_verify *v, const osh_linear *l)
+{
+    if (l->prune.modifier < 0 && l->scheme_index >= 0) return false;
+    osh_prune_rule rule = pruned_rule(v, l);
+    return rule.m ? rule.n >= rule.m : rule.sparsity >= 1;
+}
+
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,
                             const osh_tensor *source)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &v->plan->match.linears[linear];
-    int pruner = l->prune.modifier >= 0 ? l->prune.modifier : l->modifier;
-    osh_prune_rule rule =
-        osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
+    osh_prune_rule rule = pruned_rule(v, l);
     pruned_seen seen = {0};
     float *row = NULL; // own [2, I]: a row of the output, followed by the same row of the source
     OSH_NEW(cx, row, 2 * l->I);
@@ -86,7 +98,7 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
     const osh_linear *l = &p->match.linears[linear];
     const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->manifest.out[l->out.first].name);
     osh_tensor *w = NULL, *source = NULL; // own
-    double err = 0, all = 0, was = osh_verify_recorded(v, l->name);
+    double err = 0, all = 0, square = 0, was = osh_verify_recorded(v, l->name);
     char text[64];
     OSH_TRY(osh_tensor_new(cx, &w, t->e->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
@@ -96,10 +108,15 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
     v->n_modules++;
     for (int64_t r = 0; r < l->O; r++) {
         size_t at = (size_t)(r * l->I) * osh_dtype_bytes(l->dtype);
-        double sum[2];
+        double sum[2], kept[2];
         osh_q_row_error(sum, (char *)source->data + at, (char *)w->data + at, l->dtype, l->I);
-        err += sum[0], all += sum[1];
+        osh_q_row_error(kept, (char *)w->data + at, (char *)w->data + at, l->dtype, l->I);
+        err += sum[0], all += sum[1], square += kept[1];
     }
+    // ConstantPruningModifier also sets weights up to 1e-8 to 0
+    if (!(square > 0) && all > 1e-16 * (double)(l->O * l->I) && !osh_verify_may_be_zero(v, l))
+        OSH_TRY(osh_verify_add(cx, v, l->name, "values that are not 0, as the source's",
+                               "all weights are 0"));
     double nmse = all > 0 ? err / all : 0;
     if (v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);

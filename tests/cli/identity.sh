@@ -29,6 +29,14 @@ P
     [ $code = 2 ] && grep -qF "of this run $field is '" err && grep -qF " of old'" err || fail "$field: exit $code, $(cat err)"
     n=$((n + 1))
 done <fields
+python3 - <<'P'
+import json
+m = json.load(open("manifest")) # as a run on a GPU writes it
+del m["made_of"]["isa"]
+m["made_of"].update(back_end="cuda", device="NVIDIA H100", batches="of 2048 tokens and more")
+json.dump(m, open("out/oneshot-manifest.json", "w"))
+P
+if one >/dev/null 2>err || ! grep -qF "of this run back_end is 'cpu', was 'cuda' (--device cuda)" err; then fail "$(cat err)"; fi
 cp manifest out/oneshot-manifest.json
 for field in program 'source config.json' 'source model.safetensors' 'source tokenizer.json' recipe schemes data sum_groups sequential_targets \
     pipeline propagate_error arithmetic max_shard_size layout back_end isa; do

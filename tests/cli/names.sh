@@ -48,3 +48,24 @@ data=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" plan --verbose --model "$data" --scheme W4A16 --method gptq --dataset "$data/data/calibration.jsonl" \
     --num-calibration-samples 2 --max-seq-length 32 --models-dir templates >plan
 says plan 'live out: h\u202e'
+
+# If the model has no lm_head, the warning about `ignore` names the head.
+mkdir internlm
+PYTHONPATH=$OSH_SOURCE_DIR/tests/tools python3 - <<'P'
+import pathlib
+from tensors import write
+layer = "model.layers.0."
+shapes = {"model.tok_embeddings": [96, 64], "model.norm": [64], "output": [96, 64], layer + "attention_norm": [64],
+          layer + "attention.wqkv": [128, 64], layer + "attention.wo": [64, 64], layer + "feed_forward.w1": [128, 64],
+          layer + "feed_forward.w3": [128, 64], layer + "feed_forward.w2": [64, 128], layer + "ffn_norm": [64]}
+write(pathlib.Path("internlm/model.safetensors"),
+      {k + ".weight": ("BF16", s, bytes(2 * s[0] * (s[1:] or [1])[0])) for k, s in shapes.items()})
+pathlib.Path("internlm/config.json").write_text(
+    '{"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2", "hidden_size": 64, "intermediate_size": 128,'
+    ' "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 1, "vocab_size": 96, "bias": false,'
+    ' "torch_dtype": "bfloat16", "max_position_embeddings": 128, "tie_word_embeddings": false}')
+P
+for targets in "Linear:stays dense" "output:is quantized"; do
+    "$ONESHOT" plan --model internlm --scheme W4A16 --group-size 32 --method rtn --targets "${targets%:*}" --ignore lm_head >/dev/null 2>err
+    says err "ignore lm_head of QuantizationModifier matches no module: the head of this model is output, and ${targets#*:}"
+done

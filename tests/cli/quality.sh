@@ -14,7 +14,8 @@ run() { # arguments: output, flags
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
 flags=(--scheme W3A16 --ignore lm_head)
-base=$(run base "${flags[@]}" --quality best --threads 1)
+counted="env INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so"
+base=$(before=$counted run base "${flags[@]}" --quality best --threads 1)
 [ "$(run more "${flags[@]}" --quality best --threads 3 --batch-size 4)" = "$base" ] || fail "threads or batch count"
 cmp base/README.md more/README.md || fail "README.md depends on threads"
 grep -qE '^\| Loss \| the outputs of 28 modules lose [0-9.]+ % of' base/README.md || fail "README.md has no loss"
@@ -84,7 +85,6 @@ PYTHON
 # After a kill, the next run gives the same bytes. Its report has the losses of the work before the
 # kill.
 losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|step|loss|objective|relative_output_error)"'; }
-before="env INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so" run counted "${flags[@]}" --quality best --threads 1 >/dev/null
 taken_up=0
 for part in 3 5; do
     if before="env INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so" \

@@ -223,12 +223,15 @@ static void test_less_shared_memory(void **state)
         if (s->at.head_dim <= 64) continue;
         while (n < 5 && s->T[n]) n++;
         batch_open(cx, &b, &s->at, s->T, n, s->amp, OSH_BF16);
-        for (int k = 0; k < 3; k++) {
+        // the kernel with one band accesses the same addresses with any smaller memory, and
+        // test_definition runs the other kernel
+        int first = gpu_looks_at_addresses() ? 2 : 0;
+        for (int k = first; k < 3; k++) {
             osh_play_shared(shared[k]);
             osh_device *d = gpu_open(cx, GPU_BYTES);
             if (gpu_run(cx, d, &osh_op_attention, &b.a, 0))
                 fail_msg("%s", osh_error_text(cx));
-            if (!k) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
+            if (k == first) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             assert_memory_equal(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             osh_device_close(cx, d);
         }

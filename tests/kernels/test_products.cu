@@ -203,6 +203,9 @@ static void test_same_bytes(void **)
     };
     const int64_t BATCH = 6;
     for (auto &r : rows) {
+#ifdef OSH_PLAY
+        if (r.m > 500) continue; // the emulated cuBLASLt multiplies each product of a batch alone
+#endif
         std::vector<char> want;
         for (int64_t at_once : {BATCH, (int64_t)4, (int64_t)1})
             for (int64_t skip : {0, 64}) {

@@ -565,7 +565,8 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
 static void test_nll(void **state)
 {
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
-    for (int d = 0; d < 3; d++) {
+    int n_dts = gpu_looks_at_addresses() ? 2 : 3;
+    for (int d = 0; d < n_dts; d++) {
         nll_case(*state, 1, 1, 1, 0, dts[d], NULL);
         nll_case(*state, 7, 7, 7, 3, dts[d], NULL);
         nll_case(*state, 129, 129, 129, 100, dts[d], NULL);

@@ -3,6 +3,7 @@
 #define OSH_PLAY_BLOCK_H
 #include "cuda_runtime.h"
 #include "play.h"
+#include <functional>
 
 struct osh_play_grid {
     const char *kernel; // name of the kernel, for messages

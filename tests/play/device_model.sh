@@ -31,6 +31,16 @@ less rtx4060 rtx3060 solve
 [ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
 "$ONESHOT" plan --verbose "${job[@]}" --device-model h200 >text
 grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
+cat >pruned.yaml <<'Y'
+s_modifiers:
+  WandaPruningModifier: {sparsity: 0.5, targets: ['re:.*layers.*']}
+  GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head]}
+Y
+pruned=(--model "$model" --recipe pruned.yaml "${job[@]:8}" --device-model h200)
+"$ONESHOT" plan --verbose "${pruned[@]}" >text
+grep -q '^not in the estimate: the host solves pruned weights with GPTQ ([0-9.e-]* TFLOP)$' text || fail "$(cat text)"
+"$ONESHOT" plan "${pruned[@]}" --json >pruned.json
+[ "$(field pruned.json solve)" = 0 ] || fail "the GPU solves pruned weights: $(field pruned.json solve)"
 refused() { # arguments: part of the message, flags
     want=$1
     shift

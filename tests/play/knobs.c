@@ -1,6 +1,7 @@
 /* knobs.c - sets the options of play.h from the environment variable OSH_PLAY, for scripts that run
  * oneshot_play. The variable has any of these words:
- *   order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES fail=CALL:N:ERROR */
+ *   order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES gpus=N:FIRST
+ *   fail=CALL:N:ERROR */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 static void set(const char *knob, const char *value)
 {
     char name[64];
-    int n, error;
+    int n, first, error;
     if (!strcmp(knob, "order")) osh_play_order((unsigned)atoi(value));
     else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
     else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
@@ -18,6 +19,8 @@ static void set(const char *knob, const char *value)
     else if (!strcmp(knob, "solver")) osh_play_solver_each = (size_t)atoll(value);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
     else if (!strcmp(knob, "shared")) osh_play_shared((size_t)atoll(value));
+    else if (!strcmp(knob, "gpus") && sscanf(value, "%d:%d", &n, &first) == 2)
+        osh_play_gpus(n, first);
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
         osh_play_fail(name, n, error);
     else fprintf(stderr, "OSH_PLAY: unknown knob %s=%s\n", knob, value), exit(3);

@@ -43,6 +43,7 @@ static std::map<const void *, int> dynamic_shared;
 // failure, and the error
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
 static cudaError_t lost, last; // `lost`: error of a lost GPU; `last`: error of the last launch
+static int n_gpus = 1, first_gpu;
 static size_t gpu_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
@@ -54,6 +55,7 @@ void osh_play_order(unsigned seed) { order_seed = seed; }
 void osh_play_lazy(bool on) { lazy = on; }
 void osh_play_memory(size_t n_bytes) { gpu_bytes = n_bytes; }
 void osh_play_shared(size_t n_bytes) { shared_bytes = n_bytes; }
+void osh_play_gpus(int n, int first) { n_gpus = n, first_gpu = first; }
 long osh_play_launches(void) { return n_launches; }
 
 static void open_gpu(bool open)
@@ -279,21 +281,22 @@ cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaS
 cudaError_t cudaGetDeviceCount(int *n)
 {
     OSH_PLAY_CALL("cudaGetDeviceCount");
-    return *n = 1, cudaSuccess;
+    return *n = n_gpus, cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int ordinal)
 {
     OSH_PLAY_CALL("cudaSetDevice");
-    return ordinal ? cudaErrorInvalidDevice : cudaSuccess;
+    return ordinal < n_gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
 {
     OSH_PLAY_CALL("cudaGetDeviceProperties");
-    if (ordinal) return cudaErrorInvalidDevice;
+    if (ordinal >= n_gpus) return cudaErrorInvalidDevice;
     *p = cudaDeviceProp();
     snprintf(p->name, sizeof p->name, "emulated GPU");
+    p->uuid.bytes[0] = 1, p->uuid.bytes[15] = (char)(first_gpu + ordinal);
     p->totalGlobalMem = gpu_bytes;
     p->sharedMemPerMultiprocessor = shared_bytes,
     p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
@@ -304,7 +307,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal)
 {
     OSH_PLAY_CALL("cudaDeviceGetAttribute");
-    if (ordinal) return cudaErrorInvalidDevice;
+    if (ordinal >= n_gpus) return cudaErrorInvalidDevice;
     switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
@@ -601,14 +604,16 @@ static bool fits(const void *entry, dim3 grid, dim3 block, size_t shared)
 }
 
 void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared,
-                     cudaStream_t stream, work body)
+                     cudaStream_t stream, osh_play_body body)
 {
     guard g(lock);
+    std::shared_ptr<void> args(body.args, body.drop);
     n_launches++;
     if (cudaError_t e = fault("launch")) last = e;
     else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
     else {
-        osh_play_grid emulated = {kernel, entry, grid, block, shared, std::move(body)};
+        osh_play_grid emulated = {kernel, entry,  grid,
+                                  block,  shared, [=] { body.run(args.get()); }};
         unsigned seed = order_seed;
         submit(stream, [=] { osh_play_run(&emulated, seed); });
     }

@@ -2,7 +2,7 @@
 # ARGUMENTS... runs N processes with the launcher of openmpi or mpich, for at most 60 seconds.
 # `mpis` lists the MPIs whose launcher and module are found. If the list is empty, the script exits
 # with 77.
-mpis=()
+mpis=() program=oneshot
 for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
 done
@@ -48,9 +48,9 @@ kill_rank() {
         sleep 0.01
     done
     sleep "$4"
-    for at in $(processes oneshot); do
+    for at in $(processes $program); do
         parent=$(awk '$1 == "PPid:" { print $2 }' /proc/$at/status 2>/dev/null)
-        [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = oneshot ] || continue
+        [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = $program ] || continue
         if grep -qzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" "/proc/$at/environ" 2>/dev/null; then kill -9 "$at" && killed=0; fi
     done
     return $killed
@@ -67,7 +67,7 @@ job_ends() {
         sleep 0.05
     done
     if [ -d "/proc/$1" ]; then
-        [ -z "$(processes oneshot)" ] || { ps -ef | grep -E 'oneshot|mpirun'; fail "$2: the job goes on after kill -9"; }
+        [ -z "$(processes $program)" ] || { ps -ef | grep -E 'oneshot|mpirun'; fail "$2: the job goes on after kill -9"; }
         kill -9 $(processes "mpirun.$2")
         hung=1
         echo "mpirun.$2 hung, all of its ranks had ended"

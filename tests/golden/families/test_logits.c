@@ -138,6 +138,7 @@ static void settings_without_a_template_are_refused(void **state)
         {"dbrx", "ffn_config", "{\"moe_normalize_expert_weights\": 2}", "is neither 1 nor null"},
         {"hy_v4", "swiglu_limit", "0", "swiglu_limit is 0: want a number above 0"},
         {"deepseek_v4", "swiglu_limit", "0", "swiglu_limit is 0: want a number above 0"},
+        {"deepseek_v4", "index_topk", "2.5", "index_topk is 2.5, want a whole number"},
         {"deepseek_v4", "hidden_act", "\"gelu\"", "hidden_act is not silu"},
         {"deepseek_v4", "mlp_bias", "true", "mlp_bias is true: want false"},
         {"deepseek_v4", "scoring_func", "\"sigmoid\"", "scoring_func is not sqrtsoftplus"},
@@ -201,6 +202,7 @@ static void sparse_attention_limits_samples(void **state)
         assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
         assert_ok(x->cx, osh_graph_new(x->cx, &g, ck, NULL));
         assert_int_equal(g->max_positions, rows[i].longest);
+        assert_true(g->sparse_limit);
         osh_graph_free(x->cx, g);
         osh_checkpoint_close(x->cx, ck);
         tiny_close(&t);

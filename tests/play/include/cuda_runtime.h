@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <functional>
 
 /* ---- qualifiers ---- */
 /* Shared memory is static, because blocks run one by one (shared_memory.cc). */
@@ -52,8 +51,12 @@ struct CUstream_st;
 struct CUevent_st;
 typedef CUstream_st *cudaStream_t;
 typedef CUevent_st *cudaEvent_t;
+/* A call of a kernel, run(args). drop(args) frees `args`. This struct replaces std::function, whose
+ * header and templates would take a quarter of the time in which the kernels compile. */
+struct osh_play_body { void *args; void (*run)(void *args), (*drop)(void *args); };
 void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared,
-                     cudaStream_t stream, std::function<void()> body);
+                     cudaStream_t stream,
+                     osh_play_body body); // takes `body`
 void *osh_play_dynamic_shared(void);
 
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
@@ -66,10 +69,13 @@ void *osh_play_dynamic_shared(void);
     type *name = reinterpret_cast<type *>(osh_play_dynamic_shared())
 
 /* Returns a call of the kernel with copies of the arguments. */
-template <class... P, class... A>
-std::function<void()> osh_play_bind(void (*kernel)(P...), A... args)
+template <class F> osh_play_body osh_play_keep(F f)
 {
-    return [=] { kernel(args...); };
+    return {new F(f), [](void *args) { (*(F *)args)(); }, [](void *args) { delete (F *)args; }};
+}
+template <class... P, class... A> osh_play_body osh_play_bind(void (*kernel)(P...), A... args)
+{
+    return osh_play_keep([=] { kernel(args...); });
 }
 
 /* ---- calls in which threads meet ---- */
@@ -266,8 +272,12 @@ typedef enum cudaDeviceAttr {
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
        cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
+typedef struct cudaUUID_t {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp { // has those members of the real struct that the program reads
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;
 };

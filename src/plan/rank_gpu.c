@@ -1,0 +1,37 @@
+/* rank_gpu.c - chooses the GPU of each rank (rank_gpu.h). */
+#include "plan/rank_gpu.h"
+
+#include <string.h>
+
+osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, const osh_ranks *r, const osh_device_kind *k,
+                        const char *text)
+{
+    osh_status rc = OSH_OK;
+    int n = 0;
+    if (!r || (!osh_device_is_auto(text) && strchr(text, ':'))) goto done;
+    OSH_TRY(k->type->number(cx, &n));
+    *ordinal = osh_ranks_at(r, osh_ranks_me(r))->local % n;
+done:
+    return rc;
+}
+
+osh_status osh_rank_gpus_differ(osh_ctx *cx, osh_ranks *r, const osh_device_kind *k, int ordinal)
+{
+    osh_status rc = OSH_OK;
+    osh_device_uuid mine, *all = NULL; // own: all [ranks]
+    int n = osh_ranks_n(r);
+    if (!r) goto done;
+    OSH_NEW(cx, all, n);
+    OSH_TRY(k->type->identify(cx, &mine, ordinal));
+    OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));
+    for (int i = 0; i < n && !osh_ranks_me(r); i++)
+        for (int j = 0; j < i; j++)
+            if (!memcmp(&all[i], &all[j], sizeof *all))
+                OSH_FAIL(cx, OSH_E_USAGE,
+                         "ranks %d and %d on %s have the same GPU: start at most one rank for each "
+                         "GPU of a node, and give no number in --device",
+                         j, i, osh_ranks_at(r, i)->node);
+done:
+    osh_free(cx, all);
+    return rc;
+}

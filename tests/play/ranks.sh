@@ -1,0 +1,105 @@
+# ranks.sh - divides calibrated jobs among ranks (processes of one job), each with an emulated GPU
+# of its own. For every method and number of ranks, the files are the same as with one process and
+# one GPU. This holds after kill -9 of a rank and a resume with another number of ranks, too. Ranks
+# that would share a GPU are refused.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+program=oneshot_play
+fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
+export ASAN_OPTIONS=$ASAN_OPTIONS LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$ONESHOT") OSH_PLAY="protect=0 gpus=4:0"
+"$OSH_TOOLS/make_model" model hidden=128 intermediate=256 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 seed=1
+"$OSH_TOOLS/make_model" experts hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=256 samples=8 tokens=32 experts=4 \
+    topk=2 head_dim=32
+I='ignore: ["re:.*lm_head", "re:.*gate$"]'
+recipe() { # arguments: name, modifiers
+    printf 's_stage:\n  s_modifiers:\n' >$1.yaml
+    printf '    %s\n' "${@:2}" >>$1.yaml
+}
+gptq="GPTQModifier: {scheme: W4A16, targets: Linear, $I}"
+recipe gptq "$gptq"
+recipe static "GPTQModifier: {scheme: FP8, targets: Linear, $I}"
+recipe sparse "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}" "$gptq"
+recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
+recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
+recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
+recipe route "$gptq"
+declare -A more=([gptq]="" [static]="--sequential-targets Linear" [sparse]="" [smooth]="--sum-groups 5" [awq]="--sum-groups 3"
+                 [quality]="" [route]="--moe-calibrate-all-experts false")
+one() { # arguments: kind of job, model, output
+    echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
+        "--device ${device:-cuda} --progress none --threads 1 --output $3 ${more[$1]}"
+}
+want() { # arguments: kind of job, model
+    "$PLAY" $(one $1 $2 plain) >log 2>&1 || fail "one process, $1"
+    sums plain >want.$1.$2
+    rm -rf plain
+}
+divided() { # arguments: MPI, ranks, kind of job, model, more flags
+    start $1 $2 "$PLAY" $(one $3 $4 out) "${@:5}" >log 2>&1 || fail "$*"
+    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: is not divided"; }
+    peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' out/oneshot-report.json)
+    plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' out/oneshot-report.json)
+    [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$*: $peak bytes of the arena were used, predicted $plan"
+    same out want.$3.$4 "$*"
+}
+mpi=${mpis[0]} other=${mpis[-1]}
+
+want gptq model
+divided $mpi 2 gptq model
+divided $other 4 gptq model --mem-opt-level 2
+kinds="static sparse smooth awq quality"
+[ -z "$SANITIZED" ] || kinds="static awq" # builds with sanitizers are slow
+for kind in $kinds; do
+    want $kind model
+    divided $mpi 3 $kind model
+done
+for kind in gptq route; do
+    want $kind experts
+    divided $other 2 $kind experts
+done
+
+# Each rank sees one GPU, as with srun --gpus-per-task: both are cuda:0, but not the same GPU. The
+# GPU of rank 1 has less memory, and both ranks plan for that memory.
+OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=1:1 memory=700000000" -- "$PLAY" \
+    $(one gptq model out) >log 2>&1 || fail "one visible GPU for each rank"
+same out want.gptq.model "one visible GPU for each rank"
+refused() { # arguments: text of the message, value of OSH_PLAY, value of --device
+    if OSH_PLAY="protect=0 $2" start $mpi 3 "$PLAY" $(device=$3 one gptq model out) >log 2>&1; then fail "not refused: $2 $3"; fi
+    grep -q "$1" log || fail "another message: $2 $3"
+    [ ! -e out ] || fail "refused: $2 $3, but there is an output"
+}
+refused 'ranks 0 and 2 on .* have the same GPU: start at most one rank for each GPU' gpus=2:0 cuda
+refused 'ranks 0 and 1 on .* have the same GPU' gpus=4:0 cuda:1
+rm -rf out.oneshot-partial
+
+# eval divides batches of windows. Numbers and files are the same as with one process.
+figures() { # arguments: directory for the files, [launcher...]
+    mkdir "$1"
+    "${@:2}" "$PLAY" eval --model quantized --reference model --dataset model/calibration.jsonl --max-seq-length 48 --device cuda \
+        --progress none --threads 1 --json --panel "$1/panel.json" --per-token "$1/tokens.npy" --save-logits "$1/logits" \
+        >"$1/json" 2>log || fail "eval, $*"
+}
+"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "one process, for eval"
+figures plain
+figures ranks start $mpi 3
+diff -r plain ranks >log || fail "eval with 3 ranks: other figures"
+if OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 "$PLAY" eval --model quantized --dataset model/calibration.jsonl --device cuda >log 2>&1
+then fail "eval of two ranks on one GPU"; fi
+grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
+
+# Kills ranks. Each run has another number of ranks, and the last run has none.
+killed=0 kills=4
+[ -z "$SANITIZED" ] || kills=2
+for ((n = 0; n < kills; n++)); do
+    rank=$((n % 2)) kill=()
+    [ $rank != 0 ] || kill=(./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((30 + 15 * n)) --)
+    start $mpi $((n % 3 + 2)) "${kill[@]}" "$PLAY" $(one gptq model out) >log 2>&1 &
+    # the job may end before the kill
+    [ $rank = 0 ] || kill_rank $rank out.oneshot-partial/oneshot.log begin 0.$((n * 2)) || true
+    job_ends $! $mpi 30 || killed=$((killed + 1))
+    after_kill want.gptq.model
+done
+[ $killed -ge $((kills / 2)) ] || fail "only $killed of $kills runs were killed"
+"$PLAY" $(one gptq model out) >log 2>&1 || fail "one process after kills"
+same out want.gptq.model "one process after kills"
