@@ -85,7 +85,7 @@ rc=0
 
 # A quantizer after the pruning sees the model without the pruned experts.
 for quantizer in QuantizationModifier GPTQModifier; do
-    cat >after.yaml <<R
+    cat >behind.yaml <<R
 default_stage:
   default_modifiers:
     REAPPruningModifier: {sparsity: 0.5}
@@ -94,7 +94,7 @@ default_stage:
         g: {targets: [Linear], weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}}
       ignore: [lm_head]
 R
-    last_wins "$ONESHOT" "${job[@]}" --recipe after.yaml --output $quantizer >/dev/null
+    last_wins "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
     "$ONESHOT" verify $quantizer --model m >found || fail "$quantizer: $(cat found)"
     python3 - $quantizer <<'P' || fail "$(cat $quantizer/config.json)"
 import json, sys
@@ -141,7 +141,7 @@ refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examp
 "$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
-refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe after.yaml --target-bits 4
+refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml
 
 # transformers stacks experts in one tensor. If transformers cannot load experts with the scheme, or

@@ -1,4 +1,4 @@
-/* block.h - declares the functions and types that the files of the emulated GPU share. */
+/* block.h - has declarations that the files of the emulated GPU share. */
 #ifndef OSH_PLAY_BLOCK_H
 #define OSH_PLAY_BLOCK_H
 #include "cuda_runtime.h"
