@@ -1,4 +1,4 @@
-/* state.cu - returns properties of an open GPU, and makes messages of CUDA errors. */
+/* state.cu - returns properties of an open GPU, and messages of CUDA errors. */
 #include "gpu/state.h"
 
 /* True if the process cannot use the GPU any more after error e. */
