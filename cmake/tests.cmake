@@ -202,11 +202,11 @@ if(OSH_PLAY)
     target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 400)
-    set(played ${CMAKE_BINARY_DIR}/tests/play)
+    set(emulated ${CMAKE_BINARY_DIR}/tests/play)
     if(name MATCHES "^test_(files|slots)$") # they load cuFile
-      string(APPEND played ":${played}/gds")
+      string(APPEND emulated ":${emulated}/gds")
     endif()
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}" ${OSH_TEST_CORE})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${emulated}" ${OSH_TEST_CORE})
     set(tests ${name})
     # test_stats and test_gptq_golden have long sums, so they run a second time, with other kernels
     # for matrix products
@@ -318,8 +318,7 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# Adds a test for each script. A script x.sh runs in a directory of its own. x.sh.stdout and
-# x.sh.exit have its wanted output and exit code.
+# Adds a test for each script. Each script runs in a directory of its own.
 if(TARGET oneshot)
   foreach(label cli examples slow)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${label}/*.sh)

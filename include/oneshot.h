@@ -137,8 +137,8 @@ ONESHOT_API void oneshot_interrupt(oneshot *o);
  * oneshot_profile_start do nothing. Call the functions only on the thread that runs the jobs of
  * the context. Names are copied; a name that is NULL becomes "(no name)". */
 /* Starts a profile of all further calls with the context. While it runs, jobs refuse the argument
- * profile. `path` is the YAML file to write; an older profile of that name is overwritten. If `path`
- * is NULL, no file is written. `path` is read only during the call.
+ * profile. `path` is the YAML file to write; an older profile of that name is overwritten. If
+ * `path` is NULL, no file is written. `path` is read only during the call.
  * Returns ONESHOT_OK, or a negative code with a message in oneshot_error: ONESHOT_E_USAGE if a
  * profile is running, or if `path` is a directory or a file that is not a profile; ONESHOT_E_IO if
  * the file cannot be created, for example if `path` is too long; ONESHOT_E_NOMEM if there is no

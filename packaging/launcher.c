@@ -40,7 +40,8 @@ static char *look_up(char found[PATH_MAX], const char *name)
 
 int main(int argc, char **argv)
 {
-    static char self[PATH_MAX], loader[PATH_MAX + 64], program[PATH_MAX + 64], libraries[4 * PATH_MAX];
+    static char self[PATH_MAX], loader[PATH_MAX + 64], program[PATH_MAX + 64],
+        libraries[4 * PATH_MAX];
     const char *others = getenv("LD_LIBRARY_PATH");
     if (!realpath("/proc/self/exe", self) && !look_up(self, argc ? argv[0] : "oneshot"))
         return fail("cannot find", argc ? argv[0] : "itself");
@@ -50,9 +51,10 @@ int main(int argc, char **argv)
     }
     snprintf(loader, sizeof loader, "%s/lib/oneshot/libc/ld-linux-x86-64.so.2", self);
     snprintf(program, sizeof program, "%s/lib/oneshot/oneshot", self);
-    int n = snprintf(libraries, sizeof libraries, "%s/lib/oneshot:%s/lib/oneshot/libc%s%s", self, self,
-                     others && *others ? ":" : "", others ? others : "");
-    if (n >= (int)sizeof libraries) return errno = ENAMETOOLONG, fail("LD_LIBRARY_PATH", "is too long");
+    int n = snprintf(libraries, sizeof libraries, "%s/lib/oneshot:%s/lib/oneshot/libc%s%s", self,
+                     self, others && *others ? ":" : "", others ? others : "");
+    if (n >= (int)sizeof libraries)
+        return errno = ENAMETOOLONG, fail("LD_LIBRARY_PATH", "is too long");
     char **args = calloc((size_t)argc + 8, sizeof *args);
     if (!args) return fail("cannot start", program);
     n = 0;

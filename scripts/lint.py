@@ -2,7 +2,7 @@
 """lint.py - prints large files and functions, and fails on text that the repository must not have.
 
 The script fails on:
-  - tabs in C, and lines over 120 characters
+  - tabs in C, and lines over 100 characters
   - exit, getenv or printing to stdout in src/ outside src/cli
   - paths of a development machine, and notes of unfinished work
   - a .c or .h that does not begin with its own name
@@ -10,35 +10,39 @@ The script fails on:
   - a file that reads the table of a kind of modifiers, unless KIND_FILES lists the file
   - a file outside src/ops that compares the name of an op
 
-In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it also fails on:
+In the sentences of documents (docs/, examples/, README.md and others) it also fails on:
   - a word of NO_BEGINNING at the beginning of a statement, and a retired word (RETIRED)
   - a cell of a table with more than 25 words
   - a sentence of a paragraph in which no word can be a verb
 
-In the folders of PLAIN it also fails on:
-  - lines over 100 characters
+In the folders of PLAIN, and in include/, it also fails on:
   - a comment that begins with a word of NO_BEGINNING, and a retired word in a comment
   - a static function whose name two files of these folders define, unless it is a column of a table
     of rows (COLUMNS)
-In the folders of PLAIN_TESTS it fails on the same lines and comments.
+  - a comment at the beginning of a file, or above a function, without a word that can be a verb
+  - a string literal of src/ with a word of RETIRED_IN_STRINGS
+In the folders of PLAIN_TESTS it fails on the same comments.
 
 In the directories and files of PLAIN_SCRIPTS it also fails on:
   - the same comments in shell, Python, CMake and C files
   - lines of comments over 100 characters, except the last line that an example promises
   - a script that does not begin with its own name
+  - a comment as above, or the docstring of a Python function, without a verb
 Usage: lint.py [source folder]"""
+import ast
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
-from comments import c_comments, comments
+from check_subjects import VERBS
+from comments import C, c_comments, comments
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-C_FILES = {".c", ".h", ".cu", ".cuh", ".def"}
+C_FILES = {".c", ".cc", ".h", ".cu", ".cuh", ".def"}
 TEXT_FILES = C_FILES | {".py", ".sh", ".md", ".cmake", ".txt", ".yaml", ".yml", ".1"}
-MAX_LINE, MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 120, 600, 80, 6
+MAX_LINE, MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 100, 600, 80, 6
 
 # Each word is written in pieces, so that this file does not contain the word.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
@@ -46,10 +50,10 @@ DEV_PATH = re.compile(r"(?<![\w.}$])/(" + "|".join(["wo" + "rk", "tm" + "p", "ro
 CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|puts|putchar|vprintf)\s*\(|\bstdout\b")
 
 
-# Folders of src/ that follow the language rule of CONTRIBUTING.md.
+# Folders of src/ that follow the language rule of CONTRIBUTING.md. include/ follows the rule, too.
 PLAIN = set('''base text tensor tokenizer io math gpu chat ops data solver graph quant
-    hub store modifiers learn match rewrite schedule budget plan output run verify eval report api lib
-    cli'''.split())
+    hub store modifiers learn match rewrite schedule budget plan output run ranks mpi verify eval report
+    api lib cli'''.split())
 # Folders of tests/ that follow the language rule; "." stands for the files of tests/ itself.
 PLAIN_TESTS = {
     ".",
@@ -74,21 +78,83 @@ PLAIN_SCRIPTS = {
     "tests/slow",
     "tests/tools",
 }
-SCRIPT_FILES = C_FILES | {".cc", ".cmake", ".py", ".sh"}
-MAX_PLAIN_LINE = 100
+SCRIPT_FILES = C_FILES | {".cmake", ".py", ".sh"}
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
 RETIRED = re.compile(r"\b(cards?|played|affair|behind|ahead of|so many|way through)\b", re.I)
+# Retired words in the string literals of src/: messages, help, pages.
+RETIRED_IN_STRINGS = ["cards?", "played", "affair", "ahead of", "so many", "way through"]
 STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
 COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
 
 
+# check_verbs accepts the third person of VERBS and MORE_VERBS, and the words of VERBS_AS_THEY_ARE.
+MORE_VERBS = """
+    allocate concatenate consider consist consume contain continue control crash decompress
+    dequantize differ discard disturb emulate equal evaluate exchange finish follow get guess hash
+    interrupt kill lay lie manage mean occur optimize overwrite process propose prove receive redraw
+    render represent reverse score shuffle slice sleep spread transpose wake""".split()
+VERBS_AS_THEY_ARE = """
+    agree are be been begin belong call can cannot compute contain could count did do end fit give had
+    has have is make may merge might move must need print read return run see set should take was were
+    will would write""".split()
+# "the tests", "names of": a noun
+NOUN_AFTER = r"(?<!\bthe )(?<!\bof )(?<!\ba )(?<!\ball )(?<!\bthese )(?<!\btwo )(?<!\bfor )"
+# A heading above functions, and a predicate ("True if ..."), have no verb.
+NO_VERB_WANTED = re.compile(r"-{3,}|\S+\.(c|cu|h|cuh): |True (if|for|between|while)\b")
+FUNCTION = re.compile(r"\s*\n(?:template[^\n]*\n)?(?!#|typedef|enum|template)[A-Za-z_][^;={}]*?\b\w+\(")
+
+
+def third_person(verb):
+    if re.search(r"[^aeiou]y$", verb):
+        return verb[:-1] + "ies"
+    return verb + ("es" if re.search(r"(s|x|z|ch|sh|o)$", verb) else "s")
+
+
+VERB = re.compile(NOUN_AFTER + r"\b(" + "|".join(
+    [third_person(v) for v in sorted(VERBS | set(MORE_VERBS))] + VERBS_AS_THEY_ARE) + r")\b(?! of\b)| = ", re.I)
+
+
+def check_verb(here, line, words, wrong):
+    """Checks that a comment at the beginning of a file, or above a function, has a verb."""
+    words = re.sub(r"\s*\n\s*\*?\s*", " ", words).strip(" *")
+    if not NO_VERB_WANTED.match(words) and not VERB.search(re.sub(r"`[^`]*`", "x", words)):
+        wrong.append(f"{here}:{line}: the comment has no verb: {words[:60]}")
+
+
+def check_verbs(here, text, wrong):
+    """Checks the first comment of a C file, and the comments above its functions."""
+    for m in C.finditer(text):
+        words = m[1] or m[2]
+        if words is not None and text[:m.start()].endswith("\n" * bool(m.start())):
+            if not m.start() or FUNCTION.match(text, m.end()):
+                check_verb(here, text.count("\n", 0, m.start()) + 1, re.sub(r"^ \S+ - ", "", words), wrong)
+
+
+def check_docstrings(here, text, wrong):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
+            check_verb(here, node.lineno, ast.get_docstring(node), wrong)
+
+
 def check_language(here, text, wrong):
-    """Checks the comments and lines of a file in a folder of PLAIN or PLAIN_TESTS."""
+    """Checks the comments of a file in a folder of PLAIN or PLAIN_TESTS."""
     for line, words in c_comments(text):
         check_comment(here, line, words, wrong)
-    for i, line in enumerate(text.split("\n"), 1):
-        if len(line) > MAX_PLAIN_LINE:
-            wrong.append(f"{here}:{i}: {len(line)} characters, at most {MAX_PLAIN_LINE}")
+    check_verbs(here, text, wrong)
+
+
+def check_strings(here, text, wrong):
+    """Checks the string literals of a file of src/. Joins literals without code between them."""
+    retired, end, said = re.compile(r"\b(" + "|".join(RETIRED_IN_STRINGS) + r")\b", re.I), -1, []
+    for m in C.finditer(text):
+        if m[0].startswith('"'):
+            if end < 0 or text[end:m.start()].strip():
+                said.append([text.count("\n", 0, m.start()) + 1, ""])
+            said[-1][1] += m[0][1:-1]
+            end = m.end()
+    for line, words in said:
+        for word in retired.finditer(words):
+            wrong.append(f"{here}:{line}: the text has the retired word '{word[0]}': {words[:60]}")
 
 
 def list_statics(here, text, statics):
@@ -109,7 +175,7 @@ SPAN = re.compile(r"(`+)(?:(?!\1).)*\1")
 LINKED = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
-VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|"
+PAGE_VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|"
                   r"were|read|write|run|make|take|"
                   r"give|see|set|put|keep|hold|go|get|let|use|need|want|say|said|made|took|gave|found|kept|held|got|went|lost|"
                   r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|"
@@ -156,7 +222,7 @@ def check_page(path, wrong):
             wrong.append(f"{here}:{i}: the retired word '{word[0]}' (CONTRIBUTING.md): {sentence[:60]}")
         if kind == "cell" and len(sentence.split()) > MAX_CELL:
             wrong.append(f"{here}:{i}: a cell of {len(sentence.split())} words, at most {MAX_CELL}: {sentence[:60]}")
-        if kind == "text" and re.search(r"(?<!\.)\.$", sentence) and not VERB.search(SPAN.sub("", sentence)):
+        if kind == "text" and re.search(r"(?<!\.)\.$", sentence) and not PAGE_VERB.search(SPAN.sub("", sentence)):
             wrong.append(f"{here}:{i}: a sentence without a verb: {sentence[:60]}")
 
 
@@ -180,8 +246,14 @@ def check_script(path, wrong):
         check_comment(here, line, words, wrong)
         for i, part in enumerate(words.split("\n"), line):
             code = i == line and not lines[i - 1].lstrip().startswith(("#", "/", '"', 'r"'))
-            if len(lines[i - 1]) > MAX_PLAIN_LINE and not code and not part.startswith(" Last line: "):
-                wrong.append(f"{here}:{i}: a comment of {len(lines[i - 1])} characters, at most {MAX_PLAIN_LINE}")
+            if len(lines[i - 1]) > MAX_LINE and not code and not part.startswith(" Last line: "):
+                wrong.append(f"{here}:{i}: a comment of {len(lines[i - 1])} characters, at most {MAX_LINE}")
+    if path.suffix in C_FILES:
+        check_verbs(here, text, wrong)
+    elif found:
+        check_verb(here, found[0][0], re.sub(r"^.*? - ", "", found[0][1], flags=re.S), wrong)
+    if path.suffix == ".py":
+        check_docstrings(here, text, wrong)
     name = path.parent.name if path.name == "__init__.py" else path.name
     if path.suffix not in {".c", ".h"} and not (found and found[0][1].lstrip(" *\n").startswith(name + " ")):
         wrong.append(f"{here}:1: does not open with its own name")
@@ -272,7 +344,10 @@ def check(path, wrong, large, statics):
             check_op_names(here, text, wrong)
     if here.parts[0] == "src" and here.parts[1] in PLAIN:
         check_language(here, text, wrong)
+        check_strings(here, text, wrong)
         list_statics(here, text, statics)
+    if here.parts[0] == "include":
+        check_language(here, text, wrong)
     if here.parts[0] == "tests" and (here.parts[1] if len(here.parts) > 2 else ".") in PLAIN_TESTS:
         check_language(here, text, wrong)
     if len(lines) > MAX_FILE:
@@ -338,7 +413,7 @@ def strays():
 
 def main():
     wrong, large, statics, n = strays(), [], {}, 0
-    for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:
+    for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging", "examples"]:
         for path in sorted((ROOT / top).rglob("*")):
             generated = any(p in {"fixtures", "corpus", "__pycache__"} for p in path.parts)
             generated |= top == "tests" and "data" in path.parts
@@ -348,7 +423,7 @@ def main():
                 check(path, wrong, large, statics)
                 n += 1
     check_scripts(wrong)
-    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]:
         if str(path.relative_to(ROOT)) not in GENERATED:
             check_page(path, wrong)
     check_statics(statics, wrong)

@@ -20,7 +20,8 @@ fi
 rm -rf "$work" && mkdir -p "$work"
 cp -r docs "$work/docs"
 python3 - "$work/docs" >"$work/nav" <<'PYTHON'
-"""Turns links to files outside of docs/ into text, and prints the navigation in the order of docs/README.md."""
+"""Turns links to files outside of docs/ into text, and removes the words after the language of a
+code block, which mkdocs does not know. Prints the navigation in the order of docs/README.md."""
 import pathlib
 import re
 import sys
@@ -31,7 +32,8 @@ for page in root.rglob("*.md"):
         name = m[2].split("#")[0]
         inside = not name or (page.parent / name).resolve().is_relative_to(root)
         return m[0] if inside else m[1]
-    page.write_text(re.sub(r"\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)", kept, page.read_text(encoding="utf-8")), encoding="utf-8")
+    text = re.sub(r"\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)", kept, page.read_text(encoding="utf-8"))
+    page.write_text(re.sub(r"^(```\w+) .*$", r"\1", text, flags=re.M), encoding="utf-8")
 print("nav:\n  - README.md")
 for line in (root / "README.md").read_text(encoding="utf-8").split("\n"):
     if line.startswith("## "):

@@ -37,8 +37,9 @@ static int compress(oneshot *o, char **argv)
 {
     int stage = oneshot_stage_begin(o, "choose arguments"); // a stage of this program
     const oneshot_argument args[] = {
-        {"model", argv[1]}, {"dataset", argv[2]}, {"output", argv[3]}, {"scheme", "W4A16"}, {"method", "gptq"},
-        {"num_calibration_samples", "16"}, {"max_seq_length", "128"}, {"overwrite", "true"}, {NULL, NULL}};
+        {"model", argv[1]},        {"dataset", argv[2]},  {"output", argv[3]},
+        {"scheme", "W4A16"},       {"method", "gptq"},    {"num_calibration_samples", "16"},
+        {"max_seq_length", "128"}, {"overwrite", "true"}, {NULL, NULL}};
     oneshot_stage_end(o, stage);
     int rc = oneshot_compress(o, args); // the running profile also records the stages of the job
     if (!rc) oneshot_checkpoint(o, "compressed");

@@ -181,12 +181,12 @@ static osh_status field_add_strs(osh_ctx *cx, const osh_field *f, osh_strs *to, 
     osh_status rc = OSH_OK;
     char *item = NULL; // own
     for (const char *s = text;; s++) {
-        size_t n = item_length(s), before = strspn(s, " "), behind = n;
-        while (behind > before && s[behind - 1] == ' ') behind--;
-        if (behind <= before)
+        size_t n = item_length(s), before = strspn(s, " "), end = n;
+        while (end > before && s[end - 1] == ' ') end--;
+        if (end <= before)
             OSH_FAIL(cx, OSH_E_USAGE, "%s: want names with commas between them, got '%s'", f->name,
                      text);
-        if (!(item = osh_sprintf(cx, "%.*s", (int)(behind - before), s + before)))
+        if (!(item = osh_sprintf(cx, "%.*s", (int)(end - before), s + before)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(field_add_str(cx, f, to, item));
         osh_free(cx, item), item = NULL;

@@ -30,7 +30,7 @@ int64_t osh_layout_extent(const osh_layout *c);
 typedef enum {
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD, OSH_WAY_FOLD, OSH_N_WAYS
 } osh_way;
-/* the part of a visit to which a load or a pass belongs */
+/* Returns the part of a visit to which a load or a pass belongs. */
 static inline osh_way osh_way_of(const osh_step *s)
 {
     return s->fold ? OSH_WAY_FOLD : s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;

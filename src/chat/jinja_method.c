@@ -108,11 +108,11 @@ static size_t str_find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
     if (!part.n) return end;
     while (room >= part.n) {
         const char *last = memrchr(s.u.s, part.u.s[part.n - 1], room);
-        size_t behind = last ? (size_t)(last - s.u.s) + 1 : 0;
-        bool fits = behind >= part.n;
-        if (!osh_jrun_step(r, room - behind + (fits ? part.n : 0)) || !fits) break;
-        if (!memcmp(s.u.s + behind - part.n, part.u.s, part.n)) return behind - part.n;
-        room = behind - 1;
+        size_t after = last ? (size_t)(last - s.u.s) + 1 : 0;
+        bool fits = after >= part.n;
+        if (!osh_jrun_step(r, room - after + (fits ? part.n : 0)) || !fits) break;
+        if (!memcmp(s.u.s + after - part.n, part.u.s, part.n)) return after - part.n;
+        room = after - 1;
     }
     return SIZE_MAX;
 }

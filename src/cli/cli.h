@@ -54,7 +54,7 @@ extern const command osh_commands[];               // a row whose name is NULL e
 const command *osh_command_find(const char *name); // returns NULL for an unknown command
 bool osh_flag_is_switch(const osh_field *f);       // true if the flag without a value means true
 
-/* Functions of help.c, which print to stdout. */
+/* help.c defines the next functions, which print to stdout. */
 void osh_help_usage(void);
 /* Prints the flags of a command. */
 void osh_help_command(const command *c);

@@ -162,8 +162,8 @@ static int64_t n_special_after(const row *w)
 /* Returns the number of tokens that fit in max_seq_length before the special tokens at the end. */
 static int64_t text_room(const row *w)
 {
-    int64_t limit = w->r->opt->max_seq_length, behind = n_special_after(w);
-    return behind < limit ? limit - behind : limit;
+    int64_t limit = w->r->opt->max_seq_length, after = n_special_after(w);
+    return after < limit ? limit - after : limit;
 }
 
 static bool text_is_full(const row *w) { return w->ids->n - w->start > text_room(w); }

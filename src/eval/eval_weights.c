@@ -245,7 +245,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_read_items. */
+/* osh_read_items calls this function as its member `read`. */
 static osh_status step_read(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;

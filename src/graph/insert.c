@@ -75,11 +75,11 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
     for (int i = 0; i < g->n_nodes; i++) {
         int first = at;
         for (; at < n && list[at].node == i; at++)
-            if (!list[at].behind) OSH_TRY(insert_before(cx, &s, list, at));
+            if (!list[at].after) OSH_TRY(insert_before(cx, &s, list, at));
         moved[i] = s.n;
         s.nodes[s.n++] = g->nodes[i];
         for (int k = first; k < at; k++)
-            if (list[k].behind) OSH_TRY(insert_after(cx, &s, &list[k]));
+            if (list[k].after) OSH_TRY(insert_after(cx, &s, &list[k]));
     }
     osh_free(cx, g->nodes);
     g->nodes = s.nodes, s.nodes = NULL; // give

@@ -8,7 +8,7 @@
  * or it is inserted after an existing node, and changes its first output. */
 typedef struct osh_insertion {
     int node, in; // node: index of the existing node. in: index of the input that changes.
-    bool behind;
+    bool after;
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them
     int weight;  // index of the weight of the new node; -1: none

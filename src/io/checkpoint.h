@@ -180,7 +180,7 @@ osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const c
 enum { OSH_SUM_TEXT = 17 };
 osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
                                 const char *path);
-/* Called by osh_checkpoint_close. */
+/* Frees the virtual tensors. osh_checkpoint_close calls this function. */
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */

@@ -39,8 +39,8 @@ typedef struct {
     bool before, whole, sigmoid;
 } osh_gated_norm_attr;
 
-/* The kernel of delta_rule, its gradient, and the sizes of its scratch and state, as in osh_op and
- * osh_op_grads (op.h). */
+/* Declares the kernel of delta_rule, its gradient, and the sizes of its scratch and state, as in
+ * osh_op and osh_op_grads (op.h). */
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/delta_rule.c
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
@@ -62,8 +62,8 @@ void osh_delta_gates_back(double to[4], const float gates[2], const double d[2],
  * gradient of x to dx. d: the gradient of f(x). Does nothing if dx is NULL. */
 void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by);
 
-/* The kernel of ssm_scan, its gradient, and the sizes of its scratch and state, as in osh_op and
- * osh_op_grads (op.h). */
+/* Declares the kernel of ssm_scan, its gradient, and the sizes of its scratch and state, as in
+ * osh_op and osh_op_grads (op.h). */
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/ssm_scan.c
 size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);

@@ -31,7 +31,7 @@ struct osh_early {
      * next: number of tensors that the thread has taken from the queue.
      * most: largest possible number of tensors in the queue. */
     int64_t n, next, most;
-    int64_t behind;       // bytes of the tensors in the queue that the thread has not taken yet
+    int64_t waiting; // bytes of the tensors in the queue that the thread has not taken yet
     /* Own [n_out]: true if the tensor was read again and equals the bytes that were written. */
     bool *agrees;
     bool made, stop;
@@ -60,11 +60,11 @@ static void *early_work(void *user)
     pthread_mutex_lock(&y->lock);
     while (!y->stop) {
         int64_t out = y->next < y->n ? y->queue[y->next] : -1;
-        if (out < 0 || y->behind - early_bytes(y, out) < LAG) {
+        if (out < 0 || y->waiting - early_bytes(y, out) < LAG) {
             pthread_cond_wait(&y->more, &y->lock);
             continue;
         }
-        y->next++, y->behind -= early_bytes(y, out);
+        y->next++, y->waiting -= early_bytes(y, out);
         pthread_mutex_unlock(&y->lock);
         bool agrees = early_compare(y, out);
         pthread_mutex_lock(&y->lock);
@@ -101,7 +101,7 @@ void osh_early_add(osh_early *y, int64_t out)
     if (!y || !osh_early_takes(&y->e->plan->budget, out)) return;
     pthread_mutex_lock(&y->lock);
     assert(y->n < y->most); // each tensor is added once
-    y->queue[y->n++] = out, y->behind += early_bytes(y, out);
+    y->queue[y->n++] = out, y->waiting += early_bytes(y, out);
     pthread_cond_signal(&y->more);
     pthread_mutex_unlock(&y->lock);
 }

@@ -127,8 +127,8 @@ osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *
 /* Fails if one of the n scales that were read from q->parts[part] is not finite. */
 osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,
                                    const float *scales, int64_t n);
-/* The members `make_rows` and `bytes` of osh_source_type, for modules with a scheme and a format
- * (source_rows.c). */
+/* The next two functions are the members `make_rows` and `bytes` of osh_source_type, for modules
+ * with a scheme and a format (source_rows.c). */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);

@@ -37,7 +37,10 @@ void osh_process_find(osh_process *to, pid_t pid)
     to->start = process_start(pid);
 }
 
-bool osh_process_runs(const osh_process *p) { return p->start && process_start(p->pid) == p->start; }
+bool osh_process_runs(const osh_process *p)
+{
+    return p->start && process_start(p->pid) == p->start;
+}
 
 void osh_watch_drain(void)
 {

@@ -207,7 +207,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
     for (int i = 0; i < o->n_turns; i++) {
         const osh_online_turn *t = &o->turns[i];
         const osh_online_matrix *m = &o->matrices[t->matrix];
-        list[i] = (osh_insertion){.node = t->node, .in = t->in, .behind = t->output,
+        list[i] = (osh_insertion){.node = t->node, .in = t->in, .after = t->output,
                                   .op = &osh_op_rotate, .weight = -1,
                                   .same_as = turn_find_same(o, g, i)};
         if (list[i].same_as >= 0) continue;

@@ -33,9 +33,9 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     osh_pace_end(pace, now);
     if (at != pace->subgraph) {
         memset(pace->at, 0, sizeof pace->at);
-        memset(pace->behind, 0, sizeof pace->behind);
+        memset(pace->after, 0, sizeof pace->after);
         for (int s = at + 1; pace->cost && s < pace->n; s++)
-            for (int k = 0; k < OSH_N_PHASES; k++) pace->behind[k] += pace->cost[s].work[k];
+            for (int k = 0; k < OSH_N_PHASES; k++) pace->after[k] += pace->cost[s].work[k];
     }
     pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
     pace->inside = true, pace->begun = pace->ended > 0 ? pace->ended : now;
@@ -74,7 +74,7 @@ double osh_pace_eta(const osh_pace *pace, double now)
     for (int k = 0; k < OSH_N_PHASES; k++) all_spent += spent[k], all_finished += finished[k];
     if (all_finished <= 0) return 0;
     for (int k = 0; k < OSH_N_PHASES; k++) {
-        double left = pace->behind[k] + (at[k] < 1 ? work[k] * (1 - at[k]) : 0);
+        double left = pace->after[k] + (at[k] < 1 ? work[k] * (1 - at[k]) : 0);
         if (left <= 0) continue;
         double prior = trusted * (left + finished[k]);
         eta += left * (spent[k] + prior * all_spent / all_finished) / (finished[k] + prior);

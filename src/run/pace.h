@@ -9,7 +9,7 @@
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
-    double behind[OSH_N_PHASES];   // work of the subgraphs after the current one, for each phase
+    double after[OSH_N_PHASES];    // work of the subgraphs after the current one, for each phase
     double at[OSH_N_PHASES];       // finished fraction of each phase, in the current subgraph
     double spent[OSH_N_PHASES];    // seconds that this process has spent in each phase
     double finished[OSH_N_PHASES]; // work that this process has done in each phase

@@ -131,9 +131,9 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
         *yes = osh_cp_starts_form(cp, c->kind == OSH_CUT_COMPAT);
         goto done;
     }
-    size_t before = osh_utf8_before(s, at), behind = at + osh_utf8_next(s + at, n - at, &cp);
-    if (!before || behind >= n) goto done;
-    size_t places[4] = {at, before, behind, osh_utf8_before(s, before)};
+    size_t before = osh_utf8_before(s, at), after = at + osh_utf8_next(s + at, n - at, &cp);
+    if (!before || after >= n) goto done;
+    size_t places[4] = {at, before, after, osh_utf8_before(s, before)};
     *yes = true;
     for (int i = 0; i < 4 && *yes; i++)
         OSH_TRY(is_char_calm(cx, c, s + places[i], n - places[i], yes));

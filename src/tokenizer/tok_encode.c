@@ -427,9 +427,9 @@ static osh_status ids_add_all(osh_ctx *cx, osh_ids *ids, const osh_ids *more)
     return OSH_OK;
 }
 
-osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind)
+osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool after)
 {
-    return ids_add_all(cx, ids, behind ? &t->post.after : &t->post.before);
+    return ids_add_all(cx, ids, after ? &t->post.after : &t->post.before);
 }
 
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,

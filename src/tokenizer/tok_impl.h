@@ -226,12 +226,12 @@ typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_to
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
                               osh_tok_map_fn fn);
-/* Two functions for osh_tok_map_pieces. */
+/* osh_tok_map_pieces calls one of the next two functions. */
 osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                            size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                  const char *s, size_t n, osh_tok_piece *p);
-/* The functions of tok_clean.c. */
+/* tok_clean.c defines the next functions. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what);
 osh_status osh_tok_run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);

@@ -58,12 +58,12 @@ SH
 printf '#!/bin/sh\n[ "$1" = --imatrix ] && grep -q imatrix "$2" && cp "$3" "$4" && [ "$5" = Q4_K_M ]\n' \
     >llama.cpp/build/bin/llama-quantize
 chmod +x python llama.cpp/build/bin/*
-played() {
+emulated() {
     bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 --seconds 0.01 \
         --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl" --out peers \
         --text "$model/data/evaluation.txt" --peer-python "$PWD/python" --llama-cpp llama.cpp "$@"
 }
-played --samples 2 --runs 2 >table
+emulated --samples 2 --runs 2 >table
 names="oneshot llm-compressor llama-imatrix llama-quantize"
 for name in $names; do
     grep -Eq "^$name +[0-9.]+( +[0-9.]+){2} +[0-9]+ +[0-9.]+ +[0-9.]+( +[0-9.]+)? *$" table || { cat table; exit 1; }
@@ -80,18 +80,18 @@ done
 # turn, the table has the turns that this program finished. The same command then runs only the
 # missing turns. A different command runs all turns.
 touch broken
-if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
+if emulated --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
 # oneshot's third turn is in the table
 grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; }
 # the table has two turns of llm-compressor
 [ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; }
 rm broken
 first=$(cat peers/oneshot.1.time) && : >calls
-played --samples 2 --runs 4 >table
+emulated --samples 2 --runs 4 >table
 grep -qx 'medians of 4 of 4 turns' table && [ "$(cat peers/oneshot.1.time)" = "$first" ]
 [ "$(grep -c compress calls)" = 2 ] && ! grep -q text calls || { cat calls; exit 1; }
 : >calls
-played --samples 3 --runs 1 >table
+emulated --samples 3 --runs 1 >table
 grep -qx 'medians of 1 of 1 turns' table && grep -q text calls || { cat table calls; exit 1; }
 if bash "$OSH_SOURCE_DIR/scripts/bench.sh" --model x 2>stderr; then exit 1; fi
 grep -q 'bench.sh: --recipe is not given' stderr

@@ -40,8 +40,8 @@ for kind in calibrated rounded; do
         grep -q "\"$step Start\"" all || fail "no phase '$step': $(cat all)"
         rm -rf out
         INJECT_STEP="\"$step Start\"" INJECT_WHAT=TERM stopped "$step" "${job[@]}"
-        behind=$(sed -n "/\"$step Start\"/,\$p" profile.yaml | grep ' Start"$' | grep -v 'read ahead' | tail -n +2)
-        [ -z "$behind" ] || fail "begun after the signal in '$step': $behind"
+        after=$(sed -n "/\"$step Start\"/,\$p" profile.yaml | grep ' Start"$' | grep -v 'read ahead' | tail -n +2)
+        [ -z "$after" ] || fail "begun after the signal in '$step': $after"
         [ ! -e out ] || fail "$step: there is an output"
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial$' log ||
             fail "$step: no hint: $(cat log)"

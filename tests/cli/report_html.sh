@@ -72,9 +72,9 @@ def contrast(a, b):
     a, b = sorted((luminance(a), luminance(b)))
     return (b + 0.05) / (a + 0.05)
 for name, t in (("light", light), ("dark", dark)):
-    for behind in ("--back", "--tile"):
+    for back in ("--back", "--tile"):
         for word in ("--ink", "--soft", "--warn"):
-            assert contrast(t[word], t[behind]) >= 4.5, (name, word, behind, contrast(t[word], t[behind]))
+            assert contrast(t[word], t[back]) >= 4.5, (name, word, back, contrast(t[word], t[back]))
     assert contrast(t["--bar"], t["--back"]) >= 3, (name, "--bar")
 P
 python3 - <<'P' # the perplexity before and after equals that of `oneshot eval`

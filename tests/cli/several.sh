@@ -63,11 +63,11 @@ if one backwards; then fail "SmoothQuant after GPTQ"; fi
 grep -q 'SmoothQuantModifier comes after GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
 # Tests a transform after a quantizer. It may change modules that this quantizer does not quantize.
-behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
+after="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
 of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"
 of_mlp="QuantizationModifier: {scheme: W4A16, targets: ['re:.*mlp.*']}"
-recipe between "$of_attention" "$behind" "$of_mlp"
+recipe between "$of_attention" "$after" "$of_mlp"
 recipe attention "$of_attention"
 recipe plain "$of_attention" "$of_mlp"
 for r in between attention plain; do one $r || { cat log; fail "$r: not made"; }; done

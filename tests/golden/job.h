@@ -17,10 +17,11 @@ static inline void job_text(osh_ctx *cx, const char *dir, const char *name, cons
  * output is dir/out. */
 static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, const char *model)
 {
-    static const char recipe[] =
-        "s_stage:\n  q_modifiers:\n    GPTQModifier:\n      ignore: ['re:.*lm_head']\n      config_groups:\n"
-        "        g:\n          targets: [Linear]\n"
-        "          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 8}\n";
+    static const char recipe[] = "s_stage:\n  q_modifiers:\n    GPTQModifier:\n      ignore: "
+                                 "['re:.*lm_head']\n      config_groups:\n"
+                                 "        g:\n          targets: [Linear]\n"
+                                 "          weights: {num_bits: 4, type: int, symmetric: true, "
+                                 "strategy: group, group_size: 8}\n";
     tiny_case t;
     static char rows[16384], paths[4][64];
     size_t n = 0;
@@ -28,8 +29,9 @@ static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, con
     tiny_write(cx, &t, dir, OSH_F32);
     for (int s = 0; s < t.n_samples; s++)
         for (int64_t i = t.offsets[s]; i < t.offsets[s + 1]; i++)
-            n += (size_t)snprintf(rows + n, sizeof rows - n, "%s%d%s", i == t.offsets[s] ? "{\"input_ids\": [" : ", ",
-                                  t.ids[i], i + 1 == t.offsets[s + 1] ? "]}\n" : "");
+            n += (size_t)snprintf(rows + n, sizeof rows - n, "%s%d%s",
+                                  i == t.offsets[s] ? "{\"input_ids\": [" : ", ", t.ids[i],
+                                  i + 1 == t.offsets[s + 1] ? "]}\n" : "");
     assert_int_equal(t.offsets[t.n_samples], 292);
     tiny_close(&t);
     job_text(cx, dir, "rows.jsonl", rows);
@@ -42,13 +44,17 @@ static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, con
         assert_ok(cx, osh_option_set(cx, opt, set[i][0], paths[i]));
     }
     assert_ok(cx, osh_option_set(cx, opt, "device", "cpu"));
-    if (getenv("OSH_TEST_ISA")) assert_ok(cx, osh_option_set(cx, opt, "isa", getenv("OSH_TEST_ISA")));
+    if (getenv("OSH_TEST_ISA"))
+        assert_ok(cx, osh_option_set(cx, opt, "isa", getenv("OSH_TEST_ISA")));
     assert_ok(cx, osh_option_set(cx, opt, "max-seq-length", "128"));
     assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "4"));
     assert_ok(cx, osh_option_set(cx, opt, "threads", "2"));
 }
 
-static inline void job_ignore(void *user, const char *text, size_t n) { (void)user, (void)text, (void)n; }
+static inline void job_ignore(void *user, const char *text, size_t n)
+{
+    (void)user, (void)text, (void)n;
+}
 
 /* Returns the tensor with this name (own: osh_tensor_free), or NULL if the file has no such
  * tensor. */

@@ -1,4 +1,4 @@
-"""rng.py - the counter RNG of src/base/rng.h, for the gen.py of the goldens."""
+"""rng.py - implements the counter RNG of src/base/rng.h, for the gen.py of the goldens."""
 import numpy as np
 
 U64 = np.uint64

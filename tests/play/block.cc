@@ -75,7 +75,9 @@ void osh_play_die(const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     fputs("play: ", stderr);
-    if (block.g) fprintf(stderr, "%s, block (%u, %u, %u): ", block.g->kernel, blockIdx.x, blockIdx.y, blockIdx.z);
+    if (block.g)
+        fprintf(stderr, "%s, block (%u, %u, %u): ", block.g->kernel, blockIdx.x, blockIdx.y,
+                blockIdx.z);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
@@ -112,7 +114,8 @@ static void set_lanes_ready(const warp *w, uint32_t lanes, int first)
 
 static void set_all_ready(void)
 {
-    for (int i = 0; i < block.n; i += 64) block.ready[i / 64] = block.n - i < 64 ? ((uint64_t)1 << (block.n - i)) - 1 : ~(uint64_t)0;
+    for (int i = 0; i < block.n; i += 64)
+        block.ready[i / 64] = block.n - i < 64 ? ((uint64_t)1 << (block.n - i)) - 1 : ~(uint64_t)0;
     block.first_ready = 0;
 }
 
@@ -177,7 +180,8 @@ int osh_play_barrier(osh_play_site site, int predicate)
 
 /* Waits until all lanes of the mask have arrived, and returns their slots. The last lane to arrive
  * wakes the others. If `orders` is true, earlier writes of each lane are visible to all lanes. */
-static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
+static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine,
+                                 bool orders)
 {
     int me = block.now->id, first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
     warp *w = &block.warps[me / warpSize];
@@ -185,10 +189,13 @@ static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_pl
 
     if (!w->arrived) w->site = site, w->mask = mask;
     if (w->mask != mask || w->site.line != site.line || w->site.file != site.file)
-        osh_play_die("lane %d of warp %d meets with mask %08x in %s:%d, lanes %08x with %08x in %s:%d", lane,
-                     me / warpSize, mask, site.file, site.line, w->arrived, w->mask, w->site.file, w->site.line);
+        osh_play_die(
+            "lane %d of warp %d meets with mask %08x in %s:%d, lanes %08x with %08x in %s:%d", lane,
+            me / warpSize, mask, site.file, site.line, w->arrived, w->mask, w->site.file,
+            w->site.line);
     if (!(mask >> lane & 1) || (n < warpSize && mask >> n))
-        osh_play_die("%s:%d: the mask %08x lacks lane %d, or names lanes that the block of %d threads does not have",
+        osh_play_die("%s:%d: the mask %08x lacks lane %d, or names lanes that the block of %d "
+                     "threads does not have",
                      site.file, site.line, mask, lane, block.n);
     w->slots[turn][lane] = mine, w->arrived |= 1u << lane;
     if (w->arrived != mask) {
@@ -224,7 +231,8 @@ void osh_play_aligned(const void *p, size_t n, const char *what)
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read)
 {
     thread *t = block.now;
-    osh_play_aligned(to, n_bytes, "an asynchronous copy"), osh_play_aligned(from, n_bytes, "an asynchronous copy");
+    osh_play_aligned(to, n_bytes, "an asynchronous copy"),
+        osh_play_aligned(from, n_bytes, "an asynchronous copy");
     if (osh_race_note && n_read) osh_race_note(from, n_read, false);
     if (osh_race_note) osh_race_note(to, n_bytes, true);
     memset(to, 0xff, n_bytes);
@@ -269,7 +277,8 @@ static char *stack_of(int i)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) osh_play_die("no memory for the stacks");
         stacks = (char *)p;
-        for (int k = 0; k < MAX_THREADS; k++) mprotect(stacks + (size_t)k * STACK, GUARD, PROT_NONE);
+        for (int k = 0; k < MAX_THREADS; k++)
+            mprotect(stacks + (size_t)k * STACK, GUARD, PROT_NONE);
     }
     return stacks + (size_t)i * STACK + GUARD;
 }
@@ -279,8 +288,8 @@ static void say_where(const thread *t, char *text, size_t n)
     int i = t->id;
     if (t->at == ENDED) snprintf(text, n, "thread %d has ended", i);
     else
-        snprintf(text, n, "thread %d waits at a %s in %s:%d", i, t->at == AT_BARRIER ? "barrier" : "warp call",
-                 t->site.file, t->site.line);
+        snprintf(text, n, "thread %d waits at a %s in %s:%d", i,
+                 t->at == AT_BARRIER ? "barrier" : "warp call", t->site.file, t->site.line);
 }
 
 /* Called when all threads wait. Checks that they wait at one barrier, and wakes them. */
@@ -290,7 +299,8 @@ static void pass_barrier(void)
     block.count = 0;
     for (int i = 0; i < block.n; i++) {
         thread *t = &block.threads[i];
-        if (t->at != AT_BARRIER || t->site.line != first->site.line || t->site.file != first->site.file) {
+        if (t->at != AT_BARRIER || t->site.line != first->site.line ||
+            t->site.file != first->site.file) {
             char a[512], b[512];
             const thread *other = first->at == AT_BARRIER && i ? t : first;
             // finds a thread that waits at another call than the first thread
@@ -322,14 +332,17 @@ static void prepare_threads(const std::vector<int> &order)
 {
     if (!stacks) {
         stack_of(0);
-        while (block.n_idle < MAX_THREADS) block.idle[block.n_idle] = &block.fibers[MAX_THREADS - 1 - block.n_idle], block.n_idle++;
+        while (block.n_idle < MAX_THREADS)
+            block.idle[block.n_idle] = &block.fibers[MAX_THREADS - 1 - block.n_idle],
+            block.n_idle++;
     }
     block.order = order.data();
     for (int i = 0; i < block.n; i++) {
         unsigned u = (unsigned)i;
         block.places[order[(size_t)i]] = i;
         block.threads[i].id = i;
-        block.threads[i].index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
+        block.threads[i].index = {u % blockDim.x, u / blockDim.x % blockDim.y,
+                                  u / (blockDim.x * blockDim.y)};
     }
     for (int first = 0; first < block.n; first += warpSize) {
         warp *w = &block.warps[first / warpSize];

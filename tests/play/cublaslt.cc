@@ -21,17 +21,24 @@ struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reduction
 typedef cublasLtMatrixLayoutOpaque_t layout;
 
 size_t cublasLtGetVersion(void) { return 130000; }
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) { return *out = new cublasLtContext(), CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    return *out = new cublasLtContext(), CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return delete h, CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
     if (scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
     *out = new cublasLtMatmulDescOpaque_t{compute, CUBLAS_OP_N, CUBLAS_OP_N};
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete d, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+    return delete d, CUBLAS_STATUS_SUCCESS;
+}
 
 /* Copies an attribute's value to *to. Fails if the size is not that of the attribute. */
 static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t n_bytes)
@@ -41,26 +48,32 @@ static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t n_
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attribute,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
+                                              cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t n_bytes)
 {
     int32_t *to = attribute == CUBLASLT_MATMUL_DESC_TRANSA ? &d->transa : &d->transb;
     return take(to, sizeof *to, value, n_bytes);
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols,
-                                          int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld)
 {
     *out = new layout{type, (int64_t)rows, (int64_t)cols, ld, 0, 1};
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return delete l, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
+{
+    return delete l, CUBLAS_STATUS_SUCCESS;
+}
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attribute,
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void *value, size_t n_bytes)
 {
-    if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return take(&l->n_batch, sizeof l->n_batch, value, n_bytes);
+    if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+        return take(&l->n_batch, sizeof l->n_batch, value, n_bytes);
     return take(&l->stride, sizeof l->stride, value, n_bytes);
 }
 
@@ -70,17 +83,21 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return delete p, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return delete p, CUBLAS_STATUS_SUCCESS;
+}
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-                                                    size_t n_bytes)
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t n_bytes)
 {
     if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
         return take(&p->workspace, sizeof p->workspace, value, n_bytes);
     if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
         return take(&p->reductions, sizeof p->reductions, value, n_bytes);
-    return take(&p->align[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof p->align[0], value, n_bytes);
+    return take(&p->align[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+                sizeof p->align[0], value, n_bytes);
 }
 
 /* ---- checks ---- */
@@ -92,13 +109,14 @@ static bool good(const layout *l)
     return l->rows > 0 && l->cols > 0 && l->ld >= l->rows && l->n_batch > 0 && apart;
 }
 
-static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *c,
-                            const layout *d)
+static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const layout *b,
+                            const layout *c, const layout *d)
 {
     int64_t m = how->transa ? a->cols : a->rows, k = how->transa ? a->rows : a->cols,
             k_b = how->transb ? b->cols : b->rows, n = how->transb ? b->rows : b->cols;
     if (!good(a) || !good(b) || !good(c) || !good(d)) return CUBLAS_STATUS_INVALID_VALUE;
-    if (k != k_b || m != d->rows || n != d->cols || m != c->rows || n != c->cols) return CUBLAS_STATUS_INVALID_VALUE;
+    if (k != k_b || m != d->rows || n != d->cols || m != c->rows || n != c->cols)
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (a->n_batch != d->n_batch || b->n_batch != d->n_batch || c->n_batch != d->n_batch)
         return CUBLAS_STATUS_INVALID_VALUE;
     /* True if the results of a batch are stored side by side in each row, not one after the
@@ -107,9 +125,11 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     if (d->n_batch > 1 && !beside && d->stride < d->ld * (d->cols - 1) + d->rows)
         return CUBLAS_STATUS_INVALID_VALUE;
     bool f32 = a->type == CUDA_R_32F, out_fits = d->type == CUDA_R_32F || d->type == a->type;
-    bool known = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC || how->compute == CUBLAS_COMPUTE_32F ||
+    bool known = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+                 how->compute == CUBLAS_COMPUTE_32F ||
                  (f32 && how->compute == CUBLAS_COMPUTE_32F_FAST_TF32);
-    if (a->type != b->type || c->type != d->type || !out_fits || !known) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a->type != b->type || c->type != d->type || !out_fits || !known)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -117,16 +137,19 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;
-    for (uint64_t v : {(uint64_t)how->compute, (uint64_t)how->transa, (uint64_t)how->transb, (uint64_t)a->rows, (uint64_t)a->cols,
-                       (uint64_t)b->rows, (uint64_t)b->cols, (uint64_t)d->ld, (uint64_t)a->type, (uint64_t)d->type})
+    for (uint64_t v : {(uint64_t)how->compute, (uint64_t)how->transa, (uint64_t)how->transb,
+                       (uint64_t)a->rows, (uint64_t)a->cols, (uint64_t)b->rows, (uint64_t)b->cols,
+                       (uint64_t)d->ld, (uint64_t)a->type, (uint64_t)d->type})
         mark = (mark ^ v) * 1099511628211u;
     return mark;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t wish, int n_wanted,
-                                              cublasLtMatmulHeuristicResult_t *results, int *n_found)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t wish, int n_wanted,
+                                              cublasLtMatmulHeuristicResult_t *results,
+                                              int *n_found)
 {
     *n_found = 0;
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
@@ -142,9 +165,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
-                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t how,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
 {
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
     if (!algo || algo->data[0] != mark_of(how, a, b, d)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -155,8 +180,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t ho
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
-                                                    size_t n_bytes, size_t *)
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t n_bytes, size_t *)
 {
     int32_t v = attribute == CUBLASLT_ALGO_CONFIG_ID ? (int32_t)(algo->data[0] % 100) : 0;
     if (n_bytes != sizeof v) return CUBLAS_STATUS_INVALID_VALUE;
@@ -228,9 +253,11 @@ struct product {
 
 /* Multiplies as a GPU that truncates sums (osh_play_truncate). For each instruction, the sum of its
  * products and of the sum so far is exact, and is then truncated to F32. */
-static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a, const std::vector<float> &b)
+static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a,
+                         const std::vector<float> &b)
 {
-    const int64_t m = p->d_layout.rows, n = p->d_layout.cols, k = p->how.transa ? p->a_layout.rows : p->a_layout.cols;
+    const int64_t m = p->d_layout.rows, n = p->d_layout.cols,
+                  k = p->how.transa ? p->a_layout.rows : p->a_layout.cols;
     const int64_t at_once = p->a_layout.type == CUDA_R_32F ? 8 : 16;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
@@ -261,28 +288,35 @@ static void multiply(void *user)
         // if beta is 0, C is not read
         if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout);
         if (osh_play_truncates && (tf32 || al->type != CUDA_R_32F)) multiply_cut(&d, p, a, b);
-        else cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,
-                    m, n, k, p->alpha, a.data(), (int)al->rows, b.data(), (int)bl->rows, p->beta, d.data(), m);
+        else
+            cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans,
+                        p->how.transb ? CblasTrans : CblasNoTrans, m, n, k, p->alpha, a.data(),
+                        (int)al->rows, b.data(), (int)bl->rows, p->beta, d.data(), m);
         store(p->d + at(dl), dl, d);
     }
     delete p;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void *alpha, const void *a,
-                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
-                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
-                              size_t workspace_bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
     const void *operands[4] = {a, b, c, d};
     if (cublasStatus_t s = check(how, a_layout, b_layout, c_layout, d_layout)) return s;
-    if (!algo || algo->data[0] != mark_of(how, a_layout, b_layout, d_layout)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!algo || algo->data[0] != mark_of(how, a_layout, b_layout, d_layout))
+        return CUBLAS_STATUS_INVALID_VALUE;
     for (int i = 0; i < 4; i++)
-        if (!operands[i] || (uintptr_t)operands[i] % algo->data[1 + i]) return CUBLAS_STATUS_INVALID_VALUE;
+        if (!operands[i] || (uintptr_t)operands[i] % algo->data[1 + i])
+            return CUBLAS_STATUS_INVALID_VALUE;
     if (osh_play_fault("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
-    if (!workspace || (uintptr_t)workspace % 256 || workspace_bytes < algo->data[5]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!workspace || (uintptr_t)workspace % 256 || workspace_bytes < algo->data[5])
+        return CUBLAS_STATUS_INVALID_VALUE;
     osh_play_submit(stream, multiply,
-                    new product{*how, *a_layout, *b_layout, *c_layout, *d_layout, (const char *)a, (const char *)b,
-                                (const char *)c, (char *)d, *(const float *)alpha, *(const float *)beta});
+                    new product{*how, *a_layout, *b_layout, *c_layout, *d_layout, (const char *)a,
+                                (const char *)b, (const char *)c, (char *)d, *(const float *)alpha,
+                                *(const float *)beta});
     return CUBLAS_STATUS_SUCCESS;
 }

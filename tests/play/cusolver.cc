@@ -7,8 +7,14 @@
 
 struct cusolverDnContext { cudaStream_t stream; };
 
-cusolverStatus_t cusolverGetVersion(int *version) { return *version = 12000, CUSOLVER_STATUS_SUCCESS; }
-cusolverStatus_t cusolverDnDestroy(cusolverDnHandle_t h) { return delete h, CUSOLVER_STATUS_SUCCESS; }
+cusolverStatus_t cusolverGetVersion(int *version)
+{
+    return *version = 12000, CUSOLVER_STATUS_SUCCESS;
+}
+cusolverStatus_t cusolverDnDestroy(cusolverDnHandle_t h)
+{
+    return delete h, CUSOLVER_STATUS_SUCCESS;
+}
 
 cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t *out)
 {
@@ -44,15 +50,16 @@ static void solve(void *user)
 
 static char letter(cublasFillMode_t part) { return part == CUBLAS_FILL_MODE_UPPER ? 'U' : 'L'; }
 
-cusolverStatus_t cusolverDnSpotrf_bufferSize(cusolverDnHandle_t, cublasFillMode_t, int n, float *, int ld, int *n_work)
+cusolverStatus_t cusolverDnSpotrf_bufferSize(cusolverDnHandle_t, cublasFillMode_t, int n, float *,
+                                             int ld, int *n_work)
 {
     if (n < 1 || ld < n) return CUSOLVER_STATUS_INVALID_VALUE;
     *n_work = (int)(wish(n) / sizeof(float));
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a, int ld, float *work,
-                                  int n_work, int *info)
+cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a,
+                                  int ld, float *work, int n_work, int *info)
 {
     if (n < 1 || ld < n || !a || !work || (size_t)n_work * sizeof(float) < wish(n) || !info)
         return CUSOLVER_STATUS_INVALID_VALUE;

@@ -10,9 +10,9 @@ field() { sed -n 's/^ *"'"$2"'": "\{0,1\}\([^",]*\)"\{0,1\},*$/\1/p' "$1" | head
                                                                                        # file, key
 for budget in 40MiB 60MiB 2GB; do
     "$ONESHOT" plan "${job[@]}" --device-model rtx3060 --device-memory $budget --json >sheet.json
-    OSH_PLAY=protect=0 "$PLAY" plan "${job[@]}" --device cuda --device-memory $budget --json >played.json
+    OSH_PLAY=protect=0 "$PLAY" plan "${job[@]}" --device cuda --device-memory $budget --json >emulated.json
     for key in device device_bytes activation_tier phases values_ahead; do
-        [ "$(field sheet.json $key)" = "$(field played.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the emulated GPU $(field played.json $key)"
+        [ "$(field sheet.json $key)" = "$(field emulated.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the emulated GPU $(field emulated.json $key)"
     done
 done
 for name in b200 h200 h100 a100 l40s rtx5090 rtx4090 rtx3090 rtx3060 rtx4060; do

@@ -5,7 +5,7 @@ set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-played=$LD_LIBRARY_PATH
+emulated=$LD_LIBRARY_PATH
 data=(--dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 4 --threads 1 --progress none --json)
 fail() { echo "$*"; exit 1; }
 eval_with() { # arguments: options of the emulated GPU, flags; numbers to got and got.npy, messages
@@ -32,7 +32,7 @@ same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot 
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
 [ ! -s log ] || fail "auto says by itself: $(cat log)"
-export LD_LIBRARY_PATH=$played:$played/gds
+export LD_LIBRARY_PATH=$emulated:$emulated/gds
 same 'warning: .*not by cuFile: cuFileDriverOpen: the module nvidia-fs is not set up (cuFile 5033)' \
     "fail=cuFileDriverOpen:1:5033" --use-gds true
 same 'warning: .*not by cuFile: .* has no 16 MiB for it' "" --use-gds true --device-memory 40MiB

@@ -59,7 +59,10 @@ static inline word *word_of(uintptr_t p)
 }
 
 /* ---- rules ---- */
-static inline unsigned part(const access &a, int shift) { return (unsigned)(a.who >> shift & 0xffff); }
+static inline unsigned part(const access &a, int shift)
+{
+    return (unsigned)(a.who >> shift & 0xffff);
+}
 
 /* True if access a cannot race with the current access: they are in different grids or in one
  * thread, do not share memory, or have a barrier between them. */
@@ -71,7 +74,8 @@ static inline bool ordered(const access &a, bool on_gpu)
     return part(a, 0) / 32 == part(b, 0) / 32 && part(a, WARPS) < part(b, WARPS);
 }
 
-[[noreturn]] static __attribute__((noinline)) void say_race(const access &a, uintptr_t p, const char *what)
+[[noreturn]] static __attribute__((noinline)) void say_race(const access &a, uintptr_t p,
+                                                            const char *what)
 {
     osh_play_die("race: thread %u %s %p, %s by thread %u of %s", part(at.now, 0), what, (void *)p,
                  part(a, BYTES) & WRITTEN ? "written" : "read", part(a, 0),
@@ -131,7 +135,8 @@ void osh_race_thread(int i) // i: index of the thread that runs from now on; -1:
 {
     at.inside = i >= 0;
     if (i < 0) return;
-    at.now.who = (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
+    at.now.who =
+        (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
 // on_gpu.h detects by this function that races are checked
@@ -144,10 +149,10 @@ extern "C" {
 void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
-#define ACCESS(n)                                                                                                      \
-    void __tsan_read##n(void *p) { note((uintptr_t)p, n, false); }                                                     \
-    void __tsan_write##n(void *p) { note((uintptr_t)p, n, true); }                                                     \
-    void __tsan_unaligned_read##n(void *p) { note((uintptr_t)p, n, false); }                                           \
+#define ACCESS(n)                                                                                  \
+    void __tsan_read##n(void *p) { note((uintptr_t)p, n, false); }                                 \
+    void __tsan_write##n(void *p) { note((uintptr_t)p, n, true); }                                 \
+    void __tsan_unaligned_read##n(void *p) { note((uintptr_t)p, n, false); }                       \
     void __tsan_unaligned_write##n(void *p) { note((uintptr_t)p, n, true); }
 ACCESS(1)
 ACCESS(2)

@@ -45,7 +45,9 @@ static __global__ void blocks_kernel(int *out, int how, int step)
 {
     if (how == 0) out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
     else if (how == 1) atomicAdd(&out[threadIdx.x], step);
-    else out[(blockIdx.x * blockDim.x + threadIdx.x + 1) % (2 * N)] = out[blockIdx.x * blockDim.x + threadIdx.x];
+    else
+        out[(blockIdx.x * blockDim.x + threadIdx.x + 1) % (2 * N)] =
+            out[blockIdx.x * blockDim.x + threadIdx.x];
 }
 
 static __global__ void bytes_kernel(signed char *out) // neighbouring threads write different bytes
@@ -78,7 +80,9 @@ static const char *run(void (*kernel)(int *, int, int), int grid, int how, int s
         _exit(0);
     }
     close(ends[1]);
-    for (ssize_t got; n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+    for (ssize_t got;
+         n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
     text[n] = 0;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);

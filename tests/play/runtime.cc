@@ -61,7 +61,8 @@ long osh_play_launches(void) { return n_launches; }
 static void open_gpu(bool open)
 {
     for (auto &m : gpu)
-        if (protect || open) mprotect(m.first, m.second.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+        if (protect || open)
+            mprotect(m.first, m.second.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
     opened = open;
 }
 
@@ -100,13 +101,15 @@ static cudaError_t fault(const char *name)
     for (auto &f : faults)
         if (f.first == name && f.second.first > 0 && --f.second.first == 0) {
             cudaError_t e = (cudaError_t)f.second.second;
-            if (e == cudaErrorLaunchFailure || e == cudaErrorECCUncorrectable || e == cudaErrorMisalignedAddress) lost = e;
+            if (e == cudaErrorLaunchFailure || e == cudaErrorECCUncorrectable ||
+                e == cudaErrorMisalignedAddress)
+                lost = e;
             return e;
         }
     return lost;
 }
-#define OSH_PLAY_CALL(name)                                                                                            \
-    guard guard_(lock);                                                                                                \
+#define OSH_PLAY_CALL(name)                                                                        \
+    guard guard_(lock);                                                                            \
     if (cudaError_t e_ = fault(name)) return e_
 
 
@@ -139,7 +142,8 @@ static void drain(CUstream_st *s)
 static void reach(event *e, long record)
 {
     while (e->done < record) {
-        if (e->stream->queue.empty()) osh_play_die("an event is waited for that its stream does not reach");
+        if (e->stream->queue.empty())
+            osh_play_die("an event is waited for that its stream does not reach");
         run_one(e->stream);
     }
 }
@@ -149,7 +153,8 @@ static bool is_open(CUstream_st *s) { return std::count(streams.begin(), streams
 void osh_play_drain(int first)
 {
     guard g(lock);
-    for (size_t k = 0; k < streams.size(); k++) drain(streams[((size_t)first + k) % streams.size()]);
+    for (size_t k = 0; k < streams.size(); k++)
+        drain(streams[((size_t)first + k) % streams.size()]);
 }
 
 static cudaError_t submit(CUstream_st *s, work w)
@@ -182,7 +187,8 @@ static bool on_gpu(const void *p, size_t n, const char *what)
     char *c = (char *)p;
     auto m = gpu.upper_bound(c);
     if (m == gpu.begin() || c >= (--m)->first + m->second.n) return false;
-    if (n > (size_t)(m->first + m->second.n - c)) osh_play_die("%s: %zu bytes pass the end of their block", what, n);
+    if (n > (size_t)(m->first + m->second.n - c))
+        osh_play_die("%s: %zu bytes pass the end of their block", what, n);
     return true;
 }
 
@@ -210,7 +216,8 @@ static cudaError_t wrong_place(const void *to, const void *from, size_t n, cudaM
 {
     bool to_gpu = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
          from_gpu = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (on_gpu(to, n, "target") != to_gpu || on_gpu(from, n, "source") != from_gpu) return cudaErrorInvalidValue;
+    if (on_gpu(to, n, "target") != to_gpu || on_gpu(from, n, "source") != from_gpu)
+        return cudaErrorInvalidValue;
     return cudaSuccess;
 }
 
@@ -227,7 +234,8 @@ static const struct { cudaError_t e; const char *name, *text; } errors[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
@@ -235,10 +243,12 @@ static const struct { cudaError_t e; const char *name, *text; } errors[] = {
     {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
      "no kernel image is available for execution on the device"},
     {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
-    {cudaErrorOperatingSystem, "cudaErrorOperatingSystem", "OS call failed or operation not supported on this OS"},
+    {cudaErrorOperatingSystem, "cudaErrorOperatingSystem",
+     "OS call failed or operation not supported on this OS"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
     {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
      "part or all of the requested memory range is already mapped"},
     {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
@@ -288,7 +298,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
     snprintf(p->name, sizeof p->name, "emulated GPU");
     p->uuid.bytes[0] = 1, p->uuid.bytes[15] = (char)(first_gpu + ordinal);
     p->totalGlobalMem = gpu_bytes;
-    p->sharedMemPerMultiprocessor = shared_bytes, p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
+    p->sharedMemPerMultiprocessor = shared_bytes,
+    p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
     p->major = 9, p->minor = 0, p->multiProcessorCount = 4;
     return cudaSuccess;
 }
@@ -301,7 +312,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ord
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)(shared_bytes - SHARED_TAKEN); break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)(shared_bytes - SHARED_TAKEN);
+        break;
     default: return cudaErrorInvalidValue;
     }
     return cudaSuccess;
@@ -340,8 +353,8 @@ static bool map_nan(char *c, size_t n)
     }
     for (size_t at = 0; at < n; at += NAN_BYTES) {
         size_t part = n - at < NAN_BYTES ? n - at : (size_t)NAN_BYTES;
-        if (mmap(c + at, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, nan_file, 0) ==
-            MAP_FAILED)
+        if (mmap(c + at, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                 nan_file, 0) == MAP_FAILED)
             return false;
     }
     return true;
@@ -354,7 +367,8 @@ cudaError_t osh_play_malloc(void **out, size_t n_bytes)
     *out = nullptr;
     if (!n_bytes) return cudaSuccess;
     if (n_bytes > gpu_bytes - gpu_used()) return last = cudaErrorMemoryAllocation;
-    void *p = mmap(nullptr, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(nullptr, mapped + 2 * PAGE, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return last = cudaErrorMemoryAllocation;
     char *c = (char *)p + PAGE;
     if (!map_nan(c, mapped)) return last = cudaErrorMemoryAllocation;
@@ -407,8 +421,10 @@ cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
     uintptr_t from = (uintptr_t)p / PAGE, to = ((uintptr_t)p + n_bytes + PAGE - 1) / PAGE;
     if (!p || !n_bytes) return last = cudaErrorInvalidValue;
     for (auto &m : pinned) {
-        uintptr_t a = (uintptr_t)m.first / PAGE, b = ((uintptr_t)m.first + m.second.n + PAGE - 1) / PAGE;
-        if (m.second.registered && a < to && from < b) return last = cudaErrorHostMemoryAlreadyRegistered;
+        uintptr_t a = (uintptr_t)m.first / PAGE,
+                  b = ((uintptr_t)m.first + m.second.n + PAGE - 1) / PAGE;
+        if (m.second.registered && a < to && from < b)
+            return last = cudaErrorHostMemoryAlreadyRegistered;
     }
     pinned[(char *)p] = {n_bytes, true};
     return cudaSuccess;
@@ -427,7 +443,8 @@ cudaError_t cudaHostUnregister(void *p)
 
 /* A copy from pageable memory reads the source at once; a copy to pageable memory waits, as in
  * CUDA. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t s)
 {
     OSH_PLAY_CALL("cudaMemcpyAsync");
     if (cudaError_t e = wrong_place(to, from, n, kind)) return last = e;
@@ -440,13 +457,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t s)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t s)
 {
     OSH_PLAY_CALL("cudaMemcpy2DAsync");
     if (width > to_pitch || width > from_pitch) return last = cudaErrorInvalidValue;
     for (size_t i = 0; i < height; i++)
-        if (cudaError_t e = cudaMemcpyAsync((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width, kind, s))
+        if (cudaError_t e = cudaMemcpyAsync((char *)to + i * to_pitch,
+                                            (const char *)from + i * from_pitch, width, kind, s))
             return e;
     return cudaSuccess;
 }
@@ -553,7 +571,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     OSH_PLAY_CALL("cudaEventElapsedTime");
     event *a = from->e.get(), *b = to->e.get();
-    if (!a->timed || !b->timed || !a->asked || !b->asked) return last = cudaErrorInvalidResourceHandle;
+    if (!a->timed || !b->timed || !a->asked || !b->asked)
+        return last = cudaErrorInvalidResourceHandle;
     if (a->done < a->asked || b->done < b->asked) return cudaErrorNotReady;
     *ms = (float)((b->seconds - a->seconds) * 1e3);
     return cudaSuccess;
@@ -569,7 +588,8 @@ cudaError_t osh_play_function(const void *)
 cudaError_t osh_play_set_dynamic_shared(const void *entry, int n_bytes)
 {
     OSH_PLAY_CALL("cudaFuncSetAttribute");
-    if (n_bytes < 0 || (size_t)n_bytes > shared_bytes - SHARED_TAKEN) return last = cudaErrorInvalidValue;
+    if (n_bytes < 0 || (size_t)n_bytes > shared_bytes - SHARED_TAKEN)
+        return last = cudaErrorInvalidValue;
     dynamic_shared[entry] = n_bytes;
     return cudaSuccess;
 }
@@ -578,13 +598,13 @@ static bool fits(const void *entry, dim3 grid, dim3 block, size_t shared)
 {
     auto asked = dynamic_shared.find(entry);
     size_t most = asked == dynamic_shared.end() ? (size_t)SHARED_UNASKED : (size_t)asked->second;
-    return grid.x && grid.y && grid.z && block.x && block.y && block.z && grid.x <= 0x7fffffffu && grid.y <= 65535 &&
-           grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
-           (size_t)block.x * block.y * block.z <= 1024 && shared <= most;
+    return grid.x && grid.y && grid.z && block.x && block.y && block.z && grid.x <= 0x7fffffffu &&
+           grid.y <= 65535 && grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 &&
+           block.z <= 64 && (size_t)block.x * block.y * block.z <= 1024 && shared <= most;
 }
 
-void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                     osh_play_body body)
+void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared,
+                     cudaStream_t stream, osh_play_body body)
 {
     guard g(lock);
     std::shared_ptr<void> args(body.args, body.drop);
@@ -592,8 +612,9 @@ void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 bloc
     if (cudaError_t e = fault("launch")) last = e;
     else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
     else {
-        osh_play_grid played = {kernel, entry, grid, block, shared, [=] { body.run(args.get()); }};
+        osh_play_grid emulated = {kernel, entry,  grid,
+                                  block,  shared, [=] { body.run(args.get()); }};
         unsigned seed = order_seed;
-        submit(stream, [=] { osh_play_run(&played, seed); });
+        submit(stream, [=] { osh_play_run(&emulated, seed); });
     }
 }

@@ -71,7 +71,8 @@ void osh_play_poison_shared(const void *entry)
     auto found = shared.find(entry);
     if (found == shared.end()) {
         if (functions.empty()) read_symbols();
-        if (!functions.count(entry)) osh_play_die("the program's symbols lack the kernel: is it stripped?");
+        if (!functions.count(entry))
+            osh_play_die("the program's symbols lack the kernel: is it stripped?");
         std::string owner = "_ZZ" + functions[entry].substr(2) + "E";
         found = shared.insert({entry, {}}).first;
         for (auto &s : statics)

@@ -25,7 +25,8 @@ static fixture f;
 static int setup(void **)
 {
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, 64 << 20)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, 64 << 20))
+        fail_msg("%s", osh_error_text(f.cx));
     return 0;
 }
 
@@ -52,7 +53,8 @@ static matrix matrix_new(osh_dtype dt, int64_t n, uint64_t stream)
         m.values[(size_t)i] = osh_round_to((float)osh_rng_sym(SEED, stream, (uint64_t)i), dt);
         osh_from_f32(&bytes[(size_t)i * osh_dtype_bytes(dt)], dt, &m.values[(size_t)i], 1);
     }
-    assert_int_equal(osh_tensor_new_on(f.cx, &m.t, osh_where{f.d, OSH_LIFE_LONG}, dt, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &m.t, osh_where{f.d, OSH_LIFE_LONG}, dt, 1, &n),
+                     OSH_OK);
     assert_int_equal(osh_tensor_put(f.cx, m.t, 0, bytes.data(), bytes.size()), OSH_OK);
     return m;
 }
@@ -76,8 +78,9 @@ typedef struct gemm_case {
 
 static void check_gemm(const gemm_case *g)
 {
-    int64_t a_cols = (g->ta ? g->m : g->k), a_rows = g->ta ? g->k : g->m, b_cols = g->tb ? g->k : g->n,
-            b_rows = g->tb ? g->n : g->k, lda = a_cols + g->gap, ldb = b_cols + g->gap, ldc = g->n + g->gap;
+    int64_t a_cols = (g->ta ? g->m : g->k), a_rows = g->ta ? g->k : g->m,
+            b_cols = g->tb ? g->k : g->n, b_rows = g->tb ? g->n : g->k, lda = a_cols + g->gap,
+            ldb = b_cols + g->gap, ldc = g->n + g->gap;
     int64_t sa = a_rows * lda + g->gap, sb = b_rows * ldb + g->gap, sc = g->m * ldc + g->gap;
     matrix a = matrix_new(g->in, sa * g->batch, 1), b = matrix_new(g->in, sb * g->batch, 2),
            c = matrix_new(g->out, sc * g->batch, 3);
@@ -98,8 +101,8 @@ static void check_gemm(const gemm_case *g)
     for (size_t i = 0; i < want.size(); i++) {
         float unit = g->out == OSH_BF16 ? 1.f / 128 : g->out == OSH_F16 ? 1.f / 1024 : 1e-5f;
         if (!(fabsf(got[i] - want[i]) <= unit * (1e-1f + fabsf(want[i]))))
-            fail_msg("[%ld, %ld, %ld]: element %zu is %g, want %g", (long)g->m, (long)g->n, (long)g->k, i,
-                     (double)got[i], (double)want[i]);
+            fail_msg("[%ld, %ld, %ld]: element %zu is %g, want %g", (long)g->m, (long)g->n,
+                     (long)g->k, i, (double)got[i], (double)want[i]);
     }
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
 }
@@ -107,12 +110,15 @@ static void check_gemm(const gemm_case *g)
 static void test_products(void **)
 {
     static const osh_dtype types[][2] = {
-        {OSH_F32, OSH_F32}, {OSH_BF16, OSH_BF16}, {OSH_BF16, OSH_F32}, {OSH_F16, OSH_F16}, {OSH_F16, OSH_F32}};
+        {OSH_F32, OSH_F32}, {OSH_BF16, OSH_BF16}, {OSH_BF16, OSH_F32}, {OSH_F16, OSH_F16},
+        {OSH_F16, OSH_F32}};
     for (auto &t : types)
         for (int k = 0; k < 8; k++) {
-            gemm_case odd = {7, 13, 9, 1 + k / 4 * 2, 3, (k & 1) != 0, (k & 2) != 0, t[0], t[1], 1, 0};
+            gemm_case odd = {7,    13, 9, 1 + k / 4 * 2, 3, (k & 1) != 0, (k & 2) != 0, t[0],
+                             t[1], 1,  0};
             gemm_case sum = {33, 1, 129, 1, 0, (k & 1) != 0, (k & 2) != 0, t[0], t[1], -0.5f, 1};
-            gemm_case one = {1, 1, 1, 1, 0, (k & 1) != 0, (k & 2) != 0, t[0], t[1], 2, k & 4 ? 1.f : 0.f};
+            gemm_case one = {
+                1, 1, 1, 1, 0, (k & 1) != 0, (k & 2) != 0, t[0], t[1], 2, k & 4 ? 1.f : 0.f};
             check_gemm(&odd), check_gemm(&sum), check_gemm(&one);
         }
 }
@@ -138,9 +144,11 @@ static void test_many_shapes(void **)
     const int64_t n = 200 + 100 * 100;
     osh_tensor *t = NULL; // own
     osh_play_protect(false);
-    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &n),
+                     OSH_OK);
     assert_int_equal(osh_tensor_zero(f.cx, t), OSH_OK);
-    for (int again = 0; again < 2; again++) assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
+    for (int again = 0; again < 2; again++)
+        assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
     // the first 100 shapes were dropped and are queried again
     assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100);
     assert_int_equal(asked_about(t, 100, 100), 0);
@@ -157,7 +165,8 @@ static void test_no_algorithm(void **)
     matrix a = matrix_new(OSH_F32, 4, 1), c = matrix_new(OSH_BF16, 4, 1);
     osh_cuda_mat m = {a.t->data, 2, 0, OSH_F32, false}, out = {c.t->data, 2, 0, OSH_BF16, false};
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&out, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_UNSUPPORTED);
-    assert_string_equal(osh_error_text(f.cx), "cuBLASLt has no algorithm for the product [2, 2] x [2, 2] of F32");
+    assert_string_equal(osh_error_text(f.cx),
+                        "cuBLASLt has no algorithm for the product [2, 2] x [2, 2] of F32");
     osh_error_clear(f.cx);
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
 }
@@ -172,8 +181,11 @@ static with_room triangle_of(const osh_tensor *a, int64_t n, bool upper)
 {
     with_room w = {};
     const int64_t bytes = 1 << 20;
-    assert_int_equal(osh_tensor_new_on(f.cx, &w.room, osh_where{f.d, OSH_LIFE_SHORT}, OSH_U8, 1, &bytes), OSH_OK);
-    w.t = {(float *)a->data, n, n, upper, (char *)w.room->data + 512, (size_t)bytes - 512, (int *)w.room->data};
+    assert_int_equal(
+        osh_tensor_new_on(f.cx, &w.room, osh_where{f.d, OSH_LIFE_SHORT}, OSH_U8, 1, &bytes),
+        OSH_OK);
+    w.t = {(float *)a->data, n, n, upper, (char *)w.room->data + 512, (size_t)bytes - 512,
+           (int *)w.room->data};
     return w;
 }
 
@@ -186,21 +198,26 @@ static void test_triangles(void **)
             std::vector<double> t(size, 0), product(size, 0);
             matrix a = matrix_new(OSH_F32, n * n, 1);
             bool ok = false;
-            auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
+            auto at = [&](int64_t row, int64_t col) {
+                return (size_t)(upper ? col * n + row : row * n + col);
+            };
             for (int64_t i = 0; i < n; i++) // upper: T has elements with row <= col; lower: T is
                                             // stored transposed
-                for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
+                for (int64_t j = i; j < n; j++)
+                    t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++)
                     for (int64_t k = 0; k < n; k++) product[at(i, j)] += t[at(k, i)] * t[at(k, j)];
             for (size_t i = 0; i < size; i++) a.values[i] = (float)product[i];
-            assert_int_equal(osh_tensor_put(f.cx, a.t, 0, a.values.data(), size * sizeof(float)), OSH_OK);
+            assert_int_equal(osh_tensor_put(f.cx, a.t, 0, a.values.data(), size * sizeof(float)),
+                             OSH_OK);
             with_room w = triangle_of(a.t, n, upper);
             assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
             assert_true(ok);
             std::vector<float> got = read(a.t);
             for (int64_t i = 0; i < n; i++)
-                for (int64_t j = i; j < n; j++) assert_true(fabs(got[at(i, j)] - t[at(i, j)]) < 1e-4);
+                for (int64_t j = i; j < n; j++)
+                    assert_true(fabs(got[at(i, j)] - t[at(i, j)]) < 1e-4);
             float bad = n == 1 ? 0 : -1;
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
             assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
@@ -224,9 +241,11 @@ static void test_tf32(void **)
     for (bool tf32 : {false, true}) {
         matrix a = matrix_new(OSH_F32, K * M, 1), b = matrix_new(OSH_F32, BATCH * K * N, 2),
                c = matrix_new(OSH_F32, BATCH * M * N, 3);
-        osh_cuda_mat ma = {a.t->data, M, 0, OSH_F32, true}, mb = {b.t->data, N, K * N, OSH_F32, false},
+        osh_cuda_mat ma = {a.t->data, M, 0, OSH_F32, true},
+                     mb = {b.t->data, N, K * N, OSH_F32, false},
                      mc = {c.t->data, N, M * N, OSH_F32, false};
-        assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}),
+                         OSH_OK);
         std::vector<float> got = read(c.t);
         double worst[2] = {0, 0}; // largest differences to A B, and to the product of A and B with
                                   // elements cut to TF32
@@ -237,7 +256,8 @@ static void test_tf32(void **)
                 float y = b.values[(size_t)((i / (M * N) * K + k) * N + i % N)];
                 sum[0] += (double)x * y, sum[1] += (double)cut(x) * cut(y);
             }
-            for (int k = 0; k < 2; k++) worst[k] = fmax(worst[k], fabs(got[(size_t)i] + sum[k] - c.values[(size_t)i]));
+            for (int k = 0; k < 2; k++)
+                worst[k] = fmax(worst[k], fabs(got[(size_t)i] + sum[k] - c.values[(size_t)i]));
         }
         assert_true(worst[tf32] < 1e-5 && worst[!tf32] > 1e-3);
         osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
@@ -253,7 +273,8 @@ static void check_like(void)
     matrix c = matrix_new(OSH_F32, 4 * M * N, 3);
     osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false};
     osh_cuda_mat mc = {c.t->data, N, M * N, OSH_F32, false};
-    long asked = osh_play_calls("cublasLtMatmulAlgoGetHeuristic"), products = osh_play_calls("cublasLtMatmul");
+    long asked = osh_play_calls("cublasLtMatmulAlgoGetHeuristic"),
+         products = osh_play_calls("cublasLtMatmul");
     std::vector<float> want;
     for (int64_t n : {3, 4, 1, 2}) {
         if (n == 1) osh_play_fail("cublasLtMatmulAlgoCheck", 1, 15);
@@ -282,12 +303,14 @@ static void test_second_choices(void **)
         matrix a = matrix_new(OSH_F32, BATCH * M * K, 1), b = matrix_new(OSH_F32, K * N, 2),
                // a new shape, so cuBLASLt is queried again
                c = matrix_new(OSH_F32, BATCH * M * (N + one_by_one), 3);
-        osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false},
+        osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false},
+                     mb = {b.t->data, N, 0, OSH_F32, false},
                      mc = {c.t->data, N, M * (N + one_by_one), OSH_F32, false};
         long before = osh_play_calls("cublasLtMatmul");
         if (one_by_one) osh_play_fail("cublasLtMatmulAlgoCheck", 1, 15);
         for (int twice = 0; twice < 2; twice++)
-            assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, 1, 0, 1}), OSH_OK);
+            assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, 1, 0, 1}),
+                             OSH_OK);
         assert_int_equal(osh_play_calls("cublasLtMatmul") - before, one_by_one ? 2 * BATCH : 2);
         std::vector<float> all = read(c.t);
         for (int64_t i = 0; i < BATCH; i++) {
@@ -326,8 +349,10 @@ static void test_failures(void **)
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
-    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): this"
-                        " process has lost the GPU; the same command continues from the end of the journal");
+    assert_string_equal(
+        osh_error_text(f.cx),
+        "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): this"
+        " process has lost the GPU; the same command continues from the end of the journal");
     osh_error_clear(f.cx);
     osh_play_fail(NULL, 0, 0);
     osh_tensor_free(f.cx, a.t);
@@ -341,7 +366,8 @@ static std::vector<float> positive(int64_t n)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j <= i; j++) {
             double sum = i == j ? (double)n : 0;
-            for (int64_t k = 0; k < n; k++) sum += (double)m[(size_t)(i * n + k)] * m[(size_t)(j * n + k)];
+            for (int64_t k = 0; k < n; k++)
+                sum += (double)m[(size_t)(i * n + k)] * m[(size_t)(j * n + k)];
             a[(size_t)(i * n + j)] = (float)sum;
         }
     return a;
@@ -350,15 +376,18 @@ static std::vector<float> positive(int64_t n)
 /* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
  * must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix, it
  * gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
-static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
+static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok,
+                                         long *calls)
 {
     osh_tensor *t = NULL; // own
     int64_t size = n * n;
-    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &size), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &size),
+                     OSH_OK);
     assert_int_equal(osh_tensor_put(f.cx, t, 0, a.data(), a.size() * sizeof(float)), OSH_OK);
     size_t used = osh_arena_used(f.d->arena);
     *calls = osh_play_calls("cusolverDnSpotrf");
-    if (osh_cuda_factor_inverse(f.cx, f.d, (float *)t->data, n, ok)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_cuda_factor_inverse(f.cx, f.d, (float *)t->data, n, ok))
+        fail_msg("%s", osh_error_text(f.cx));
     *calls = osh_play_calls("cusolverDnSpotrf") - *calls;
     assert_int_equal(osh_arena_used(f.d->arena), used);
     assert_true(osh_arena_peak(f.d->arena) - used <= osh_cuda_triangle_bytes(n));
@@ -393,8 +422,8 @@ static void test_factor_by_blocks(void **)
                     if (j > i) assert_true(isnan(got[at])); // the upper triangle must not change
                     else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // the elements are at most 0.1,
                                                                    // so a fixed tolerance is enough
-                        fail_msg("n %ld, %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, (long)i,
-                                 (long)j, (double)got[at], (double)want[at]);
+                        fail_msg("n %ld, %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n,
+                                 e.potrf, (long)i, (long)j, (double)got[at], (double)want[at]);
                 }
             factor_inverse(bad, n, &ok, &calls);
             assert_false(ok);
@@ -409,8 +438,10 @@ static void test_solver_room(void **)
 {
     osh_device *d = NULL;
     osh_play_solver_bytes = 1 << 20;
-    assert_int_equal(osh_device_open(f.cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_E_UNSUPPORTED);
-    if (!strstr(osh_error_text(f.cx), "cuSOLVER wants 1048576 bytes for a triangle of 64 rows, at most 524288"
+    assert_int_equal(osh_device_open(f.cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20),
+                     OSH_E_UNSUPPORTED);
+    if (!strstr(osh_error_text(f.cx),
+                "cuSOLVER wants 1048576 bytes for a triangle of 64 rows, at most 524288"
                 " are given"))
         fail_msg("%s", osh_error_text(f.cx));
     osh_error_clear(f.cx);

@@ -8,7 +8,8 @@
 #include "store/blocks.h"
 #include "torture.h"
 
-enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
+enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2,
+       LOST = 719 };
 /* Each batch is a sample of 300 tokens, the last batch a sample of 60. */
 static int64_t offsets[BATCHES + 1];
 static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
@@ -30,8 +31,10 @@ static int setup(void **state)
     f = (fixture){0};
     for (int b = 0; b < BATCHES; b++) offsets[b + 1] = offsets[b] + (b + 1 < BATCHES ? TOKENS : 60);
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
-    if (osh_acts_new(f.cx, &f.a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false})) return 1;
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA))
+        fail_msg("%s", osh_error_text(f.cx));
+    if (osh_acts_new(f.cx, &f.a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}))
+        return 1;
     return osh_acts_use(f.cx, f.a, f.d) ? 1 : 0;
 }
 
@@ -50,7 +53,8 @@ static void ok(fixture *f, osh_status rc)
 static void fill(void *to, size_t n, int value, int64_t batch, int round)
 {
     uint8_t *p = to;
-    for (size_t i = 0; i < n; i++) p[i] = (uint8_t)(i * 7 + i / 999 + (size_t)(31 * value + 77 * batch + 13 * round));
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)(i * 7 + i / 999 + (size_t)(31 * value + 77 * batch + 13 * round));
 }
 
 static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
@@ -86,7 +90,8 @@ static void check(fixture *f, int value, int64_t batch, int round, const osh_ten
     assert_true(got && want);
     fill(want, n, value, batch, round);
     ok(f, osh_tensor_get(f->cx, got, t, 0, n));
-    if (memcmp(got, want, n)) fail_msg("value %d, batch %d, round %d: other rows", value, (int)batch, round);
+    if (memcmp(got, want, n))
+        fail_msg("value %d, batch %d, round %d: other rows", value, (int)batch, round);
     osh_free(f->cx, got);
     osh_free(f->cx, want);
 }
@@ -138,7 +143,8 @@ static void chain(fixture *f, int n, bool ahead, int first)
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
         osh_tensor *all = NULL; // a tensor of zeros overwrites the freed memory of x and y
-        ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
+        ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1,
+                                (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
     }
@@ -180,8 +186,9 @@ static void test_left(void **state)
         osh_play_lazy(true);
         store(f, 0, 0, 0), store(f, 0, 1, 0);
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
-        assert_int_equal(osh_arena_used(f->d->arena) - used, (size_t)(osh_acts_way_bytes(&graph, 0, TOKENS) +
-                                                                     osh_acts_way_bytes(&graph, 1, TOKENS)));
+        assert_int_equal(osh_arena_used(f->d->arena) - used,
+                         (size_t)(osh_acts_way_bytes(&graph, 0, TOKENS) +
+                                  osh_acts_way_bytes(&graph, 1, TOKENS)));
         load(f, 0, 1, 0);
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
         assert_int_equal(osh_acts_ask(f->cx, f->a, 0, 2, 1), OSH_E_INTERNAL);
@@ -203,7 +210,8 @@ static void test_left(void **state)
         store(f, 1, 0, 1); // the copy of this value still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data,
+                           &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
         ok(f, osh_acts_use(f->cx, f->a, f->d));
     }
 }
@@ -211,7 +219,8 @@ static void test_left(void **state)
 static int64_t bytes_of(int value)
 {
     int64_t n = 0;
-    for (int b = 0; b < BATCHES; b++) n += osh_acts_batch_bytes(&graph, value, offsets[b + 1] - offsets[b]);
+    for (int b = 0; b < BATCHES; b++)
+        n += osh_acts_batch_bytes(&graph, value, offsets[b + 1] - offsets[b]);
     return n;
 }
 
@@ -228,7 +237,8 @@ static void test_reuse(void **state)
         visits(f, 5);
         locked = osh_play_calls("cudaHostRegister") - locked;
         assert_int_equal(locked, lazy ? 0 : BATCHES);
-        assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(0), bytes_of(0) + 4096);
+        assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(0),
+                        bytes_of(0) + 4096);
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
@@ -254,7 +264,8 @@ static void test_refused(void **state)
         assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth);
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data,
+                           &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
         ok(f, osh_acts_use(f->cx, f->a, f->d));
     }
 }
@@ -293,7 +304,8 @@ static void test_host_tensors(void **state)
         ok(f, osh_acts_load(f->cx, f->a, 1, 0, 1, t));
         check(f, 1, 0, k + 1, t);
         assert_int_equal(osh_acts_load(f->cx, f->a, 1, 1, 1, t), OSH_E_INTERNAL);
-        assert_non_null(strstr(osh_error_text(f->cx), "sample 1 of value b is not stored; while loading value b"));
+        assert_non_null(strstr(osh_error_text(f->cx),
+                               "sample 1 of value b is not stored; while loading value b"));
         osh_error_clear(f->cx);
     }
     osh_tensor_free(f->cx, t), osh_tensor_free(f->cx, gone);
@@ -307,7 +319,8 @@ static osh_status store_two(osh_ctx *cx, void *user)
     osh_tensor *t = NULL; // own
     OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     OSH_TRY(osh_acts_use(cx, a, f->d));
-    OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_BF16, 2, (int64_t[]){TOKENS, WIDTH}));
+    OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_BF16, 2,
+                              (int64_t[]){TOKENS, WIDTH}));
     OSH_TRY(osh_tensor_zero(cx, t));
     for (int b = 0; b < 2; b++) OSH_TRY(osh_acts_store(cx, a, 0, b, 1, t));
     OSH_TRY(osh_acts_load(cx, a, 0, 1, 1, t));

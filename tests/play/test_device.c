@@ -26,7 +26,8 @@ static int setup(void **state)
     *state = &f;
     f.d = NULL;
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA))
+        fail_msg("%s", osh_error_text(f.cx));
     return 0;
 }
 
@@ -47,7 +48,8 @@ static char *pattern(osh_ctx *cx, char *p, size_t n, int seed)
 static osh_tensor *bytes_new(fixture *f, size_t n)
 {
     osh_tensor *t = NULL;
-    if (osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1, (int64_t[]){(int64_t)n}))
+    if (osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1,
+                          (int64_t[]){(int64_t)n}))
         fail_msg("%s", osh_error_text(f->cx));
     return t;
 }
@@ -86,7 +88,8 @@ static void test_copies(void **state)
     const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7};
     for (int k = 0; k < 8; k++) {
         osh_play_lazy(k & 4);
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) round_trip(*state, sizes[i], k & 1, k & 2);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            round_trip(*state, sizes[i], k & 1, k & 2);
     }
 }
 
@@ -101,9 +104,12 @@ static void test_many_small(void **state)
 
     osh_play_lazy(true);
     for (int i = 0; i < N; i++)
-        assert_int_equal(osh_tensor_put(f->cx, t, (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH), OSH_OK);
+        assert_int_equal(
+            osh_tensor_put(f->cx, t, (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH),
+            OSH_OK);
     assert_int_equal(osh_tensor_get(f->cx, got, t, 0, (size_t)N * EACH), OSH_OK);
-    for (int i = 0; i < N; i++) assert_memory_equal(got + (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH);
+    for (int i = 0; i < N; i++)
+        assert_memory_equal(got + (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH);
     osh_free(f->cx, got), osh_free(f->cx, part);
     osh_tensor_free(f->cx, t);
 }
@@ -120,14 +126,16 @@ static void test_order(void **state)
         osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N), *c = bytes_new(f, N);
         void *page_locked = NULL;
         assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &page_locked, N), OSH_OK);
-        char *first = pattern(cx, NULL, N, 1), *second = pattern(cx, NULL, N, 2), *got = osh_alloc(cx, N);
+        char *first = pattern(cx, NULL, N, 1), *second = pattern(cx, NULL, N, 2),
+             *got = osh_alloc(cx, N);
         memcpy(page_locked, second, N);
         assert_int_equal(osh_tensor_put(cx, a, 0, first, N), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, b, a), OSH_OK);
         assert_int_equal(f->d->type->follow(cx, f->d), OSH_OK);
         long waits = osh_play_calls("cudaStreamWaitEvent");
         for (int i = 0; i < 2; i++)
-            assert_int_equal(f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
+            assert_int_equal(
+                f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
         assert_int_equal(osh_play_calls("cudaStreamWaitEvent"), waits);
         assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, c, a), OSH_OK);
@@ -190,7 +198,8 @@ static void test_lanes(void **state)
     osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N);
 
     assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &from, N), OSH_OK);
-    assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there, N / 4096 * 4096 - 4096), OSH_OK);
+    assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there, N / 4096 * 4096 - 4096),
+                     OSH_OK);
     assert_null(why);
     assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there + 4096, 4096), OSH_OK);
     assert_string_equal(why, "part or all of the requested memory range is already mapped");
@@ -233,21 +242,31 @@ static void test_lanes(void **state)
 static void test_text(void **state)
 {
     fixture *f = *state;
-    assert_string_equal(f->d->text,
-                        "emulated GPU, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
+    assert_string_equal(
+        f->d->text,
+        "emulated GPU, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
     assert_true(osh_device_present(&osh_device_kinds[OSH_GPU]));
 }
 
 /* ---- errors ---- */
 /* Errors while a device is opened. `text` is a part of the message if call `nth` of the function
  * `name` fails with `error`. */
-static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
-    {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
-    {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
+static const struct {
+    const char *name;
+    int nth, error;
+    osh_status rc;
+    const char *text;
+} refusals[] = {
+    {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED,
+     "no NVIDIA driver: libcuda.so.1 was not found"},
+    {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED,
+     "wanted one for CUDA 13.0 or later"},
     {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA GPU in this machine"},
-    {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for emulated GPU, compute capability 9.0"},
+    {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED,
+     "no code for emulated GPU, compute capability 9.0"},
     {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM,
-     "cudaMalloc: out of memory (cudaErrorMemoryAllocation): the GPU cuda:0 has 1073741824 of 1073741824 bytes free, "
+     "cudaMalloc: out of memory (cudaErrorMemoryAllocation): the GPU cuda:0 has 1073741824 of "
+     "1073741824 bytes free, "
      "wanted"},
     {"cudaMalloc", 1, LAUNCH_FAILURE, OSH_E_IO,
      "cudaMalloc: unspecified launch failure (cudaErrorLaunchFailure): this process has lost"},
@@ -263,7 +282,8 @@ static void test_refusals(void **state)
         osh_device *d = NULL;
         assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
         osh_play_fail(refusals[i].name, refusals[i].nth, refusals[i].error);
-        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, ARENA), refusals[i].rc);
+        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, ARENA),
+                         refusals[i].rc);
         if (!strstr(osh_error_text(cx), refusals[i].text)) fail_msg("%s", osh_error_text(cx));
         assert_non_null(strstr(osh_error_text(cx), "; while opening the device cuda:0"));
         assert_null(d);
@@ -271,7 +291,8 @@ static void test_refusals(void **state)
         assert_int_equal(osh_play_live(), 0);
         assert_int_equal(osh_mem_live(cx), 0);
         osh_error_clear(cx);
-        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 1, ARENA), OSH_E_UNSUPPORTED);
+        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 1, ARENA),
+                         OSH_E_UNSUPPORTED);
         assert_non_null(strstr(osh_error_text(cx), "there is no GPU cuda:1: this machine has 1"));
         osh_ctx_free(cx);
     }
@@ -294,7 +315,8 @@ static void test_every_call(void **state)
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
             if (names[i]) osh_play_fail(names[i], nth, 999);
             else osh_mem_fail_after(cx, nth);
-            osh_status rc = osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE + MIB);
+            osh_status rc =
+                osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE + MIB);
             opened = !rc;
             osh_play_fail(NULL, 0, 0);
             osh_mem_fail_after(cx, -1);
@@ -319,9 +341,10 @@ static void test_lost(void **state)
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_OK);
     osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
     assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
-    assert_string_equal(osh_error_text(f->cx),
-                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): this process"
-                        " has lost the GPU; the same command continues from the end of the journal");
+    assert_string_equal(
+        osh_error_text(f->cx),
+        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): this process"
+        " has lost the GPU; the same command continues from the end of the journal");
     osh_error_clear(f->cx);
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);
     assert_int_equal(osh_tensor_get(f->cx, &byte, t, 0, 1), OSH_E_IO);
@@ -341,7 +364,8 @@ static void test_memory(void **state)
     assert_int_equal(free_bytes, (1 << 30) - ARENA); // the arena has all memory of the device
     assert_int_equal(osh_arena_used(f->d->arena), OSH_GPU_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
-    assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
+    assert_non_null(
+        strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
     osh_error_clear(f->cx);
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(f->d->type->pinned->alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
@@ -350,7 +374,9 @@ static void test_memory(void **state)
     assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, 0), OSH_OK);
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
-    assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE - 1), OSH_E_NOMEM);
+    assert_int_equal(
+        osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE - 1),
+        OSH_E_NOMEM);
 }
 
 /* With blocks_apart each block is an allocation of its own, so that a memory checker detects
@@ -363,7 +389,8 @@ static void test_apart(void **state)
     f->d->blocks_apart = true;
     osh_tensor *a = bytes_new(f, 1000), *b = bytes_new(f, 24);
     assert_int_equal(osh_play_live() - live, 1024);
-    assert_int_equal(osh_arena_used(f->d->arena) - used, osh_arena_gross(1000) + osh_arena_gross(24));
+    assert_int_equal(osh_arena_used(f->d->arena) - used,
+                     osh_arena_gross(1000) + osh_arena_gross(24));
     for (unsigned char i = 0; i < 2; i++) {
         unsigned char seven = 7 + i;
         assert_int_equal(osh_tensor_put(f->cx, i ? b : a, 3, &seven, 1), OSH_OK);
@@ -384,7 +411,8 @@ int main(void)
 #define ON_GPU(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         ON_GPU(test_copies), ON_GPU(test_many_small), ON_GPU(test_order), ON_GPU(test_counters),
-        ON_GPU(test_lanes), ON_GPU(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call),
+        ON_GPU(test_lanes), ON_GPU(test_text), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_every_call),
         ON_GPU(test_lost), ON_GPU(test_memory),
         ON_GPU(test_apart),
     };

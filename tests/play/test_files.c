@@ -12,7 +12,8 @@
 #include "play/play.h"
 #include "torture.h"
 
-enum { MIB = 1 << 20, ARENA = 112 * MIB, FILE_BYTES = 9 * MIB + 123, NO_FS = 5008, REFUSES = 5010, N_THREADS = 6 };
+enum { MIB = 1 << 20, ARENA = 112 * MIB, FILE_BYTES = 9 * MIB + 123, NO_FS = 5008, REFUSES = 5010,
+       N_THREADS = 6 };
 static char path[64];
 
 typedef struct fixture {
@@ -29,7 +30,10 @@ static void ok(osh_ctx *cx, osh_status rc)
     if (rc) fail_msg("%s", osh_error_text(cx));
 }
 
-static void quiet(void *user, osh_log_level level, const char *text) { (*(int *)user)++, (void)level, (void)text; }
+static void quiet(void *user, osh_log_level level, const char *text)
+{
+    (*(int *)user)++, (void)level, (void)text;
+}
 
 static void open_file(fixture *f, bool direct)
 {
@@ -89,7 +93,8 @@ static void check(fixture *f, const osh_tensor *t, int64_t at)
     char *got = osh_alloc(f->cx, n);
     ok(f->cx, osh_tensor_get(f->cx, got, t, 0, n));
     for (size_t i = 0; i < n; i++)
-        if (got[i] != byte_at(at + (int64_t)i)) fail_msg("byte %zu of %zu from %lld on", i, n, (long long)at);
+        if (got[i] != byte_at(at + (int64_t)i))
+            fail_msg("byte %zu of %zu from %lld on", i, n, (long long)at);
     osh_free(f->cx, got);
 }
 
@@ -112,8 +117,10 @@ static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
     osh_tensor_free(f->cx, t);
 }
 
-static const int64_t ranges[][2] = {{0, 1}, {1, 4095}, {4095, 2}, {4096, 4096}, {5000, 1}, {123, 9 * MIB},
-                                    {FILE_BYTES - 1, 1}, {8 * MIB - 3, MIB + 126}, {0, FILE_BYTES}, {4 * MIB, 4 * MIB}};
+static const int64_t ranges[][2] = {
+    {0, 1},          {1, 4095},         {4095, 2},           {4096, 4096},
+    {5000, 1},       {123, 9 * MIB},    {FILE_BYTES - 1, 1}, {8 * MIB - 3, MIB + 126},
+    {0, FILE_BYTES}, {4 * MIB, 4 * MIB}};
 enum { N_RANGES = sizeof ranges / sizeof *ranges };
 
 static void test_ranges(void **state)
@@ -123,7 +130,8 @@ static void test_ranges(void **state)
     open_file(f, true);
     for (int k = 0; k < 4; k++) {
         osh_play_lazy(k & 2);
-        for (int i = 0; i < N_RANGES; i++) read_range(f, ranges[i][0], ranges[i][1], k & 1), sum += ranges[i][1];
+        for (int i = 0; i < N_RANGES; i++)
+            read_range(f, ranges[i][0], ranges[i][1], k & 1), sum += ranges[i][1];
     }
     osh_device_counters c = counted(f);
     // All bytes were read by cuFile: no read was misaligned, and the host read nothing.
@@ -154,7 +162,8 @@ static void test_refused(void **state)
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {
-        {"cuFileRead", 5 /* EIO */, false}, {"cuFileRead", REFUSES, false}, {"cuFileRead.short", 8192, true},
+        {"cuFileRead", 5 /* EIO */, false}, {"cuFileRead", REFUSES, false},
+        {"cuFileRead.short", 8192, true},
         {"cuFileRead.short", 10000, true}, {"cuFileRead.short", 100, false}};
     fixture *f = *state;
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
@@ -182,7 +191,8 @@ static void test_truncated(void **state)
     osh_tensor *t = bytes_new(f, MIB);
     open_file(f, true);
     assert_int_equal(truncate(path, 8 * MIB + 5), 0);
-    assert_fails(f->cx, OSH_E_FORMAT, f->d->type->files->read(f->cx, f->f, t->data, MIB, 8 * MIB - 4096, false), path);
+    assert_fails(f->cx, OSH_E_FORMAT,
+                 f->d->type->files->read(f->cx, f->f, t->data, MIB, 8 * MIB - 4096, false), path);
     osh_tensor_free(f->cx, t);
 }
 
@@ -200,8 +210,11 @@ static void *read_part(void *user)
     osh_file *file = NULL;
     osh_device_file *f = NULL;
     r->rc = osh_file_open(r->cx, &file, path);
-    if (!r->rc) osh_file_use_direct(file), r->rc = r->f->d->type->files->open(r->cx, &f, r->f->d, file);
-    if (!r->rc) r->rc = r->f->d->type->files->read(r->cx, f, r->t->data, osh_tensor_bytes(r->t), r->at, true);
+    if (!r->rc)
+        osh_file_use_direct(file), r->rc = r->f->d->type->files->open(r->cx, &f, r->f->d, file);
+    if (!r->rc)
+        r->rc =
+            r->f->d->type->files->read(r->cx, f, r->t->data, osh_tensor_bytes(r->t), r->at, true);
     r->f->d->type->files->close(r->cx, f);
     osh_file_close(r->cx, file);
     return NULL;
@@ -218,7 +231,8 @@ static void test_threads(void **state)
         r[i] = (reader){.f = f, .t = bytes_new(f, 5 * MIB + i), .at = 1000 * i + 1};
         ok(f->cx, osh_ctx_fork(&r[i].cx, f->cx));
     }
-    for (int i = 0; i < N_THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, read_part, &r[i]), 0);
+    for (int i = 0; i < N_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_part, &r[i]), 0);
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], NULL);
     ok(f->cx, f->d->type->fence(f->cx, f->d));
     for (int i = 0; i < N_THREADS; i++) {
@@ -244,7 +258,9 @@ static void test_finite(void **state)
         ok(f->cx, osh_tensor_zero(f->cx, own[i])), t[i] = own[i];
     }
     for (int bad = 3; bad >= 0; bad--) {
-        if (bad < 3) ok(f->cx, osh_tensor_put(f->cx, own[bad], bad == 1 ? 0 : 7 * 129 * 2 - 2, &infinite, 2));
+        if (bad < 3)
+            ok(f->cx,
+               osh_tensor_put(f->cx, own[bad], bad == 1 ? 0 : 7 * 129 * 2 - 2, &infinite, 2));
         ok(f->cx, osh_cuda_all_finite(f->cx, &first, f->d, t, 3));
         assert_int_equal(first, bad);
     }

@@ -73,28 +73,31 @@ static __global__ void warp_kernel(int *out)
     out[2 * N + threadIdx.x] = __shfl_down_sync(0xffffffffu, v, 4);
     out[3 * N + threadIdx.x] = __shfl_up_sync(0xffffffffu, v, 4, 8);
     out[4 * N + threadIdx.x] = (int)__ballot_sync(0xffffffffu, lane % 3 == 0);
-    out[5 * N + threadIdx.x] = __any_sync(0xffffffffu, lane == 31) + 2 * __all_sync(0xffffffffu, lane < 31);
+    out[5 * N + threadIdx.x] =
+        __any_sync(0xffffffffu, lane == 31) + 2 * __all_sync(0xffffffffu, lane < 31);
     out[6 * N + threadIdx.x] = __syncthreads_count(lane == 7);
     out[7 * N + threadIdx.x] = atomicAdd(&out[8 * N], 1) >= 0;
 }
 
 /* ---- fixture of the faulty kernels ---- */
-typedef struct played {
+typedef struct emulated {
     cudaStream_t stream;
     int *out; // points to GPU memory
     int host[9 * N];
-} played;
+} emulated;
 
-static void open_gpu(played *p, int fill)
+static void open_gpu(emulated *p, int fill)
 {
     assert_int_equal(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaMalloc(&p->out, sizeof p->host), cudaSuccess);
     assert_int_equal(cudaMemsetAsync(p->out, fill, sizeof p->host, p->stream), cudaSuccess);
 }
 
-static void close_gpu(played *p)
+static void close_gpu(emulated *p)
 {
-    assert_int_equal(cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream), cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(p->host, p->out, sizeof p->host, cudaMemcpyDeviceToHost, p->stream),
+        cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(p->stream), cudaSuccess);
     assert_int_equal(cudaFree(p->out), cudaSuccess);
     assert_int_equal(cudaStreamDestroy(p->stream), cudaSuccess);
@@ -103,7 +106,7 @@ static void close_gpu(played *p)
 
 /* Runs fn in a child process. Checks the stderr of the child, and that it ended by a signal or
  * (with a sanitizer) an exit code. */
-static void dies(void (*fn)(played *), const char *wanted)
+static void dies(void (*fn)(emulated *), const char *wanted)
 {
     char text[4096];
     int ends[2], status = 0;
@@ -112,7 +115,7 @@ static void dies(void (*fn)(played *), const char *wanted)
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
-        static played p;
+        static emulated p;
         dup2(ends[1], STDERR_FILENO);
         signal(SIGSEGV, SIG_DFL); // removes the handler of cmocka
         open_gpu(&p, 0);
@@ -120,7 +123,9 @@ static void dies(void (*fn)(played *), const char *wanted)
         _exit(0);
     }
     close(ends[1]);
-    for (ssize_t got; n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+    for (ssize_t got;
+         n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
     text[n] = 0;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -134,7 +139,7 @@ static void test_orders(void **)
         int first[N];
         bool differs = false;
         for (unsigned order = 0; order < 4; order++) {
-            static played p;
+            static emulated p;
             open_gpu(&p, 0);
             osh_play_order(order);
             OSH_LAUNCH(turn_kernel, 1, N, 0, p.stream, p.out, synced);
@@ -150,7 +155,7 @@ static void test_orders(void **)
 
 static void test_warp(void **)
 {
-    static played p;
+    static emulated p;
     for (unsigned order = 0; order < 3; order++) {
         open_gpu(&p, 0);
         osh_play_order(order);
@@ -175,7 +180,7 @@ static void test_warp(void **)
 /* Shared memory and GPU memory must contain NaN before a thread writes to them. */
 static void test_poison(void **)
 {
-    static played p;
+    static emulated p;
     float f[2];
     open_gpu(&p, 0);
     OSH_LAUNCH(stale_kernel, 1, 1, 64, p.stream, (float *)p.out, false);
@@ -186,7 +191,9 @@ static void test_poison(void **)
     cudaStream_t s;
     assert_int_equal(cudaStreamCreateWithFlags(&s, 0), cudaSuccess);
     assert_int_equal(cudaMalloc(&fresh, 20 << 20), cudaSuccess);
-    assert_int_equal(cudaMemcpyAsync(&read, fresh + 5000000, sizeof read, cudaMemcpyDeviceToHost, s), cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(&read, fresh + 5000000, sizeof read, cudaMemcpyDeviceToHost, s),
+        cudaSuccess);
     assert_true(isnan(read));
     assert_int_equal(cudaFree(fresh), cudaSuccess);
     assert_int_equal(cudaStreamDestroy(s), cudaSuccess);
@@ -194,30 +201,33 @@ static void test_poison(void **)
 
 static void test_deadlocks(void **)
 {
-    dies([](played *p) { OSH_LAUNCH(split_kernel, 1, N, 0, p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(split_kernel, 1, N, 0, p->stream, p->out); },
          "split_kernel, block (0, 0, 0): deadlock: thread 0 waits at a barrier in ");
-    dies([](played *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); }, "deadlock: thread 0 waits");
-    dies([](played *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); }, "lone_lane_kernel");
-    dies([](played *p) { OSH_LAUNCH(lone_lane_kernel, 1, 7, 0, p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(two_barriers_kernel, 1, N, 0, p->stream, p->out); },
+         "deadlock: thread 0 waits");
+    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 32, 0, p->stream, p->out); },
+         "lone_lane_kernel");
+    dies([](emulated *p) { OSH_LAUNCH(lone_lane_kernel, 1, 7, 0, p->stream, p->out); },
          "names lanes that the block of 7 threads does not have");
 }
 
 static void test_wrong_memory(void **)
 {
-    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory,
+    dies([](emulated *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host accesses GPU memory,
                                                                   // which must crash
-    dies([](played *p) {
+    dies([](emulated *p) {
         int here[4] = {0};
         cudaMemcpyAsync(p->out + 9 * N - 1, here, sizeof here, cudaMemcpyHostToDevice, p->stream);
     }, "16 bytes pass the end of their block");
 #ifdef __SANITIZE_ADDRESS__
-    dies([](played *p) { OSH_LAUNCH(past_end_kernel, 1, 1, N * sizeof(int), p->stream, p->out); },
+    dies([](emulated *p) { OSH_LAUNCH(past_end_kernel, 1, 1, N * sizeof(int), p->stream, p->out); },
          "heap-buffer-overflow");
 #endif
-    static played p;
+    static emulated p;
     open_gpu(&p, 0);
     int here = 0;
-    assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(&here, &here, sizeof here, cudaMemcpyHostToDevice, p.stream),
+                     cudaErrorInvalidValue);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
     close_gpu(&p);
 }
@@ -226,22 +236,26 @@ static void test_launches(void **)
 {
     static const struct { dim3 grid, block; size_t shared; cudaError_t e; } rows[] = {
         {1, 1024, 48 << 10, cudaSuccess},         {1, 1025, 0, cudaErrorInvalidConfiguration},
-        {1, 0, 0, cudaErrorInvalidConfiguration}, {dim3(1, 65536), 1, 0, cudaErrorInvalidConfiguration},
-        {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1, cudaErrorInvalidConfiguration},
+        {1, 0, 0, cudaErrorInvalidConfiguration}, {dim3(1, 65536), 1, 0,
+                                                   cudaErrorInvalidConfiguration},
+        {0, 1, 0, cudaErrorInvalidConfiguration}, {1, 32, (48 << 10) + 1,
+                                                   cudaErrorInvalidConfiguration},
     };
-    static played p;
+    static emulated p;
     open_gpu(&p, 0);
     for (auto &r : rows) {
         OSH_LAUNCH(stale_kernel, r.grid, r.block, r.shared, p.stream, (float *)p.out, true);
         assert_int_equal(cudaGetLastError(), r.e);
         assert_int_equal(cudaGetLastError(), cudaSuccess);
     }
-    assert_int_equal(cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10),
-                     cudaSuccess);
+    assert_int_equal(
+        cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 << 10),
+        cudaSuccess);
     OSH_LAUNCH(stale_kernel, 1, 32, 227 << 10, p.stream, (float *)p.out, true);
     assert_int_equal(cudaGetLastError(), cudaSuccess);
-    assert_int_equal(cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
-                     cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaFuncSetAttribute(stale_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
+        cudaErrorInvalidValue);
     (void)cudaGetLastError();
     close_gpu(&p);
 }
@@ -250,7 +264,7 @@ static void test_launches(void **)
 static void test_lazy(void **)
 {
     for (int with_event = 0; with_event < 2; with_event++) {
-        static played p;
+        static emulated p;
         cudaStream_t other;
         cudaEvent_t e;
         open_gpu(&p, 1);
@@ -263,7 +277,8 @@ static void test_lazy(void **)
         // work after the event, for which the host does not wait
         assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
-        assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream), cudaSuccess);
+        assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream),
+                         cudaSuccess);
         assert_int_equal(got, with_event ? 0x02020202 : 0x01010101);
         osh_play_lazy(false);
         assert_int_equal(cudaStreamSynchronize(other), cudaSuccess);
@@ -277,7 +292,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders), cmocka_unit_test(test_warp), cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_deadlocks), cmocka_unit_test(test_wrong_memory), cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_deadlocks), cmocka_unit_test(test_wrong_memory),
+        cmocka_unit_test(test_launches),
         cmocka_unit_test(test_lazy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,8 +32,11 @@ static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, 
         int64_t shape[2] = {osh_min64(step, n - first), I};
         osh_tensor *t = NULL; // own
         osh_op_args a = {};
-        assert_int_equal(osh_tensor_new_on(cx, &t, osh_where{h->device, OSH_LIFE_LONG}, OSH_BF16, 2, shape), OSH_OK);
-        assert_int_equal(osh_tensor_put(cx, t, 0, &bits[(size_t)(first * I)], osh_tensor_bytes(t)), OSH_OK);
+        assert_int_equal(
+            osh_tensor_new_on(cx, &t, osh_where{h->device, OSH_LIFE_LONG}, OSH_BF16, 2, shape),
+            OSH_OK);
+        assert_int_equal(osh_tensor_put(cx, t, 0, &bits[(size_t)(first * I)], osh_tensor_bytes(t)),
+                         OSH_OK);
         a.in[0] = t, a.out[0] = h;
         size_t used = osh_arena_used(h->device->arena);
         assert_int_equal(osh_hessian_accum_cuda(cx, &a), OSH_OK);
@@ -43,14 +46,15 @@ static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, 
 }
 
 /* Returns H of x [n, I], added to a matrix whose elements are `old`. */
-static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x, int64_t I, int64_t step,
-                                  float old = 0)
+static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x,
+                                  int64_t I, int64_t step, float old = 0)
 {
     int64_t shape[2] = {I, I};
     std::vector<float> out((size_t)(I * I), old);
     osh_tensor *h = NULL; // own
 
-    assert_int_equal(osh_tensor_new_on(cx, &h, osh_where{d, OSH_LIFE_LONG}, OSH_F32, 2, shape), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(cx, &h, osh_where{d, OSH_LIFE_LONG}, OSH_F32, 2, shape),
+                     OSH_OK);
     assert_int_equal(osh_tensor_put(cx, h, 0, out.data(), out.size() * sizeof(float)), OSH_OK);
     add_tokens(cx, h, x, step);
     assert_int_equal(osh_tensor_get(cx, out.data(), h, 0, out.size() * sizeof(float)), OSH_OK);
@@ -72,7 +76,8 @@ static void test_outliers(void **)
     for (int64_t i = 0; i < N; i++) {
         float big = i % 4 ? 0 : 4 * floorf(20 + 12 * osh_rng_sym(SEED, 0, (uint64_t)i));
         x[(size_t)(i * I)] = big, x[(size_t)(i * I + 1)] = 1.25f * big;
-        for (int64_t j = 2; j < I; j++) x[(size_t)(i * I + j)] = (float)osh_rng_sym(SEED, (uint64_t)j, (uint64_t)i);
+        for (int64_t j = 2; j < I; j++)
+            x[(size_t)(i * I + j)] = (float)osh_rng_sym(SEED, (uint64_t)j, (uint64_t)i);
     }
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
@@ -86,7 +91,8 @@ static void test_outliers(void **)
         osh_tensor t = osh_tensor_view(OSH_F32, 2, shape, h.data());
         osh_op_args a = {};
         a.out[0] = &t;
-        if (osh_op_run(cx, &osh_op_gptq_factor, &a)) fail_msg("H is not positive definite, cut %d", cut);
+        if (osh_op_run(cx, &osh_op_gptq_factor, &a))
+            fail_msg("H is not positive definite, cut %d", cut);
     }
     osh_play_truncate(false);
     osh_device_close(cx, d);
@@ -132,7 +138,8 @@ static void test_ragged(void **)
         std::vector<float> h = hessian(cx, d, x, I, ALL);
         for (int64_t j = 0; j < I; j++) { // the inputs are whole numbers, so the sums are exact
             double sum = 0;
-            for (int64_t i = 0; i < n; i++) sum += (double)x[(size_t)(i * I)] * x[(size_t)(i * I + j)];
+            for (int64_t i = 0; i < n; i++)
+                sum += (double)x[(size_t)(i * I)] * x[(size_t)(i * I + j)];
             assert_true(h[(size_t)(j * I)] == sum);
         }
     }
@@ -200,7 +207,8 @@ static void test_calls(void **)
 
 /* Returns the sum of a[t] b[t] of n whole numbers. Compiled without sanitizers and with O3, because
  * the loop takes most of the time of the test. For C, PLAIN in tests/plain.h does the same. */
-__attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"), optimize("O3"))) static int
+__attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"),
+               optimize("O3"))) static int
 sum_products(const int *a, const int *b, int64_t n)
 {
     int sum = 0;
@@ -213,7 +221,9 @@ sum_products(const int *a, const int *b, int64_t n)
  * diagonal. */
 static void test_pieces(void **)
 {
-    static const struct { int64_t I, n; } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};
+    static const struct {
+        int64_t I, n;
+    } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};
     osh_ctx *cx = NULL;
     osh_device *d = NULL;
 
@@ -224,13 +234,17 @@ static void test_pieces(void **)
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;
         std::vector<int> columns(x.size()); // columns: x^T [I, n]
         for (int64_t t = 0; t < c.n; t++)
-            for (int64_t i = 0; i < c.I; i++) columns[(size_t)(i * c.n + t)] = (int)x[(size_t)(t * c.I + i)];
+            for (int64_t i = 0; i < c.I; i++)
+                columns[(size_t)(i * c.n + t)] = (int)x[(size_t)(t * c.I + i)];
         std::vector<float> h = hessian(cx, d, x, c.I, ALL, 5);
         for (int64_t i = 0; i < c.I; i++)
             for (int64_t j = 0; j < c.I; j++) {
                 float sum = 5;
-                if (j <= i) sum += (float)sum_products(&columns[(size_t)(i * c.n)], &columns[(size_t)(j * c.n)], c.n);
-                if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
+                if (j <= i)
+                    sum += (float)sum_products(&columns[(size_t)(i * c.n)],
+                                               &columns[(size_t)(j * c.n)], c.n);
+                if (h[(size_t)(i * c.I + j)] != sum)
+                    fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
                 if (c.n > 100) j += i % 5; // skips some elements, because all would take long
             }
     }

@@ -35,7 +35,10 @@ static void ok(fixture *f, osh_status rc)
     if (rc) fail_msg("%s", osh_error_text(f->cx));
 }
 
-static void quiet(void *user, osh_log_level level, const char *text) { (void)user, (void)level, (void)text; }
+static void quiet(void *user, osh_log_level level, const char *text)
+{
+    (void)user, (void)level, (void)text;
+}
 
 static void open_acts(fixture *f, bool by_gpu)
 {
@@ -50,7 +53,8 @@ static int setup(void **state)
     static fixture f;
     *state = &f;
     f = (fixture){0};
-    for (int s = 0; s < SAMPLES; s++) offsets[s + 1] = offsets[s] + (s == 5 ? 900000 : 1 + s * 31 % 97);
+    for (int s = 0; s < SAMPLES; s++)
+        offsets[s + 1] = offsets[s] + (s == 5 ? 900000 : 1 + s * 31 % 97);
     strcpy(dir, "slots-XXXXXX");
     if (!mkdtemp(dir) || osh_ctx_new(&f.cx, 1)) return 1;
     osh_log_tell(f.cx, quiet, NULL);
@@ -102,7 +106,8 @@ static void load_all(fixture *f, int round)
         ok(f, osh_acts_load(f->cx, f->a, 0, batch_at[b], batch_at[b + 1] - batch_at[b], t));
         ok(f, osh_tensor_get(f->cx, host, t, 0, (size_t)n * 2));
         for (int64_t i = 0; i < n; i++) wrong += host[i] != bits_at(first + i, round);
-        if (wrong) fail_msg("batch %d: %lld of %lld are other rows", b, (long long)wrong, (long long)n);
+        if (wrong)
+            fail_msg("batch %d: %lld of %lld are other rows", b, (long long)wrong, (long long)n);
         osh_free(f->cx, host);
         osh_tensor_free(f->cx, t);
     }
@@ -140,13 +145,16 @@ static void test_sum(void **state)
     unsigned char bytes[100003 + 9];
     osh_tensor *t = NULL;
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 31 + i / 250);
-    ok(f, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1, (int64_t[]){sizeof bytes}));
+    ok(f, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1,
+                            (int64_t[]){sizeof bytes}));
     ok(f, osh_tensor_put(f->cx, t, 0, bytes, sizeof bytes));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (size_t at = 0; at < 9; at++) {
             uint64_t sum = 0;
-            ok(f, osh_cuda_wordsum(f->cx, f->d, f->d->type->files->sums(f->d) + k, (char *)t->data + at, sizes[k]));
-            ok(f, f->d->type->get(f->cx, f->d, &sum, f->d->type->files->sums(f->d) + k, sizeof sum));
+            ok(f, osh_cuda_wordsum(f->cx, f->d, f->d->type->files->sums(f->d) + k,
+                                   (char *)t->data + at, sizes[k]));
+            ok(f,
+               f->d->type->get(f->cx, f->d, &sum, f->d->type->files->sums(f->d) + k, sizeof sum));
             assert_int_equal(sum, osh_wordsum(bytes + at, sizes[k]));
         }
     uint64_t words[3] = {1, 2, 3}, was = osh_wordsum(words, sizeof words);
@@ -198,11 +206,12 @@ static void load_asked(fixture *f, int round)
     osh_tensor *t[N_SMALL];
     ok(f, osh_acts_open(f->cx, f->a, in, in, 0));
     for (int b = 0; b < N_SMALL; b++) {
-        ok(f,
-           osh_acts_get(f->cx, &t[b], f->a, &(osh_acts_rows){0, small_at[b], small_at[b + 1] - small_at[b]}, false,
-                        f->d));
+        ok(f, osh_acts_get(f->cx, &t[b], f->a,
+                           &(osh_acts_rows){0, small_at[b], small_at[b + 1] - small_at[b]}, false,
+                           f->d));
         for (int next = b ? b + AHEAD : 1; next <= b + AHEAD && next < N_SMALL; next++)
-            ok(f, osh_acts_ask(f->cx, f->a, 0, small_at[next], small_at[next + 1] - small_at[next]));
+            ok(f,
+               osh_acts_ask(f->cx, f->a, 0, small_at[next], small_at[next + 1] - small_at[next]));
     }
     ok(f, osh_acts_close(f->cx, f->a));
     for (int b = 0; b < N_SMALL; b++) {
@@ -210,7 +219,8 @@ static void load_asked(fixture *f, int round)
         uint16_t *host = osh_alloc(f->cx, (size_t)n * 2);
         ok(f, osh_tensor_get(f->cx, host, t[b], 0, (size_t)n * 2));
         for (int64_t i = 0; i < n; i++) wrong += host[i] != bits_at(first + i, round);
-        if (wrong) fail_msg("batch %d: %lld of %lld are other rows", b, (long long)wrong, (long long)n);
+        if (wrong)
+            fail_msg("batch %d: %lld of %lld are other rows", b, (long long)wrong, (long long)n);
         osh_free(f->cx, host);
         osh_tensor_free(f->cx, t[b]);
     }
@@ -226,19 +236,22 @@ static void test_ahead(void **state)
     for (int k = 0; k < 6; k++) {
         int64_t pageable = counted(f).detours[OSH_DETOUR_PAGEABLE], tokens = 0;
         osh_play_lazy(k & 1);
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
+        ok(f,
+           osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
         if (k / 2 == 1) osh_acts_unpinned(f->a);
         if (k / 2 == 2) osh_play_fail("cudaHostRegister", 2, 2);
         ok(f, osh_acts_use(f->cx, f->a, f->d));
         store_all(f, k);
-        int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(1 + k, 0);
+        int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST),
+                most = osh_loaders_own_bytes(1 + k, 0);
         for (int b = 1; b < N_SMALL; b++) // finds the tokens of the longest batch that is requested
             if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
                 tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
         ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));
         load_asked(f, k);
         int64_t took = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before;
-        assert_in_range(took, most + 1, most + osh_loaders_value_bytes(&graph, 0, AHEAD, tokens, true));
+        assert_in_range(took, most + 1,
+                        most + osh_loaders_value_bytes(&graph, 0, AHEAD, tokens, true));
         store_all(f, k + 5), load_asked(f, k + 5);
         // the second value uses the blocks of the first
         assert_int_equal((int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before, took);
@@ -288,7 +301,8 @@ static void test_changed(void **state)
         ok(f, osh_file_open_rw(f->cx, &file, path));
         ok(f, osh_file_pwrite(f->cx, file, "\x55", 1, k & 2 ? 8 : 3 * OSH_BLOCK_BYTES));
         osh_file_close(f->cx, file);
-        assert_fails(f->cx, OSH_E_IO, osh_acts_load(f->cx, f->a, 0, 0, BATCH, t), "sample 0 of a is not");
+        assert_fails(f->cx, OSH_E_IO, osh_acts_load(f->cx, f->a, 0, 0, BATCH, t),
+                     "sample 0 of a is not");
         osh_tensor_free(f->cx, t);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
     }

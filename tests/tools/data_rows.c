@@ -30,7 +30,8 @@ int main(int argc, char **argv)
     osh_ctx *cx = NULL;
     osh_lines *l = NULL; // own
     if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
-    osh_status rc = osh_lines_open_rows(cx, &l, argv[1], argc > 2 ? argv[2] : osh_all_columns, NULL);
+    osh_status rc =
+        osh_lines_open_rows(cx, &l, argv[1], argc > 2 ? argv[2] : osh_all_columns, NULL);
     if (!rc) rc = rows_print(cx, l);
     if (rc) fprintf(stderr, "data_rows: %s\n", osh_error_text(cx));
     osh_lines_close(cx, l);

@@ -32,14 +32,16 @@ static void note(int fd, off_t at)
     // a file has 8 bytes with the length of the header, the header, then the weights
     const int what = at > 8;
     const char *since = getenv("FIRST_READ_SINCE"), *to = getenv("FIRST_READ");
-    if (atomic_load(&seen[1]) || !since || !to || !is_shard(fd) || atomic_exchange(&seen[what], 1)) return;
+    if (atomic_load(&seen[1]) || !since || !to || !is_shard(fd) || atomic_exchange(&seen[what], 1))
+        return;
     struct timespec t, busy;
     clock_gettime(CLOCK_REALTIME, &t);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &busy);
     FILE *f = fopen(to, "a");
     if (!f) return;
     double wall = (double)t.tv_sec - strtod(since, NULL) + (double)t.tv_nsec / 1e9;
-    fprintf(f, "%s %.4f %.4f\n", what ? "weights" : "header", wall, (double)busy.tv_sec + (double)busy.tv_nsec / 1e9);
+    fprintf(f, "%s %.4f %.4f\n", what ? "weights" : "header", wall,
+            (double)busy.tv_sec + (double)busy.tv_nsec / 1e9);
     fclose(f);
 }
 

@@ -21,7 +21,8 @@
 #include <string.h>
 #include <vector>
 
-enum { SEED = 3, FILL = 1 << 20, TOKENS = 16384, SAMPLES = 8, GROUP = 128, BLOCKS = 8, AT_ONCE = 32 };
+enum { SEED = 3, FILL = 1 << 20, TOKENS = 16384, SAMPLES = 8, GROUP = 128, BLOCKS = 8,
+       AT_ONCE = 32 };
 
 static osh_ctx *cx;
 static osh_device *d;
@@ -51,7 +52,9 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
     osh_tensor *t = NULL;
     int64_t shape[2] = {rows, cols}, n = rows * (cols ? cols : 1), have = osh_min64(n, FILL);
     size_t each = osh_dtype_bytes(dt);
-    if (!ok(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, dt, cols ? 2 : 1, shape), "a tensor")) return NULL;
+    if (!ok(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, dt, cols ? 2 : 1, shape),
+            "a tensor"))
+        return NULL;
     if (!random) return ok(osh_tensor_zero(cx, t), "zeros") ? t : NULL;
     std::vector<char> block((size_t)have * each);
     for (int64_t i = 0; i < have; i++) {
@@ -79,7 +82,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
         osh_device_mark *from = NULL, *to = NULL; // own
         bool good = ok(d->type->mark_new(cx, d, &from), what);
         for (int i = 0; i < n && good; i++) good = ok(call(), what);
-        good = good && ok(d->type->mark_new(cx, d, &to), what) && ok(d->type->mark_between(cx, &took, from, to), what);
+        good = good && ok(d->type->mark_new(cx, d, &to), what) &&
+               ok(d->type->mark_between(cx, &took, from, to), what);
         d->type->mark_free(cx, from), d->type->mark_free(cx, to);
         if (!good) return -1;
         if (took >= seconds || n >= 1024) return took / n;
@@ -89,7 +93,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
 
 /* Prints one line: the operations per second, or if `flops` is 0 the bytes per second, and the
  * percent of the GPU's sustained rate `of`. */
-static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
+static void row(const char *name, const char *shape, double s, double flops, double of,
+                double bytes, bool algo)
 {
     osh_cuda_algo a;
     if (s <= 0) return;
@@ -98,8 +103,9 @@ static void row(const char *name, const char *shape, double s, double flops, dou
     else if (bytes > 0) printf(" %8.1f GB/s    %5.1f %%", bytes / s / 1e9, 100 * bytes / s / of);
     if (algo) {
         osh_cuda_gemm_algo(d, &a);
-        printf("  cuBLASLt %d tile %d stages %d split %d workspace %zu%s%s", a.id, a.tile, a.stages, a.split_k,
-               a.workspace, a.one_by_one ? " ONE BY ONE" : "", a.lenient ? " NOT PEDANTIC" : "");
+        printf("  cuBLASLt %d tile %d stages %d split %d workspace %zu%s%s", a.id, a.tile, a.stages,
+               a.split_k, a.workspace, a.one_by_one ? " ONE BY ONE" : "",
+               a.lenient ? " NOT PEDANTIC" : "");
     }
     printf("\n");
     fflush(stdout);
@@ -109,7 +115,8 @@ static const char *shape_of(std::initializer_list<int64_t> dims)
 {
     static char text[128];
     size_t at = 0;
-    for (int64_t x : dims) at += (size_t)snprintf(text + at, sizeof text - at, at ? " x %lld" : "%lld", (long long)x);
+    for (int64_t x : dims)
+        at += (size_t)snprintf(text + at, sizeof text - at, at ? " x %lld" : "%lld", (long long)x);
     return text;
 }
 
@@ -119,8 +126,8 @@ static osh_seqs seqs;
 
 /* Times an op and prints a line. If `flops` is 0, the line counts the bytes of inputs and
  * output. */
-static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in, osh_tensor *out,
-               double flops, double of, bool algo)
+static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in,
+               osh_tensor *out, double flops, double of, bool algo)
 {
     const osh_op *o = osh_op_find(name);
     osh_op_args a = {};
@@ -142,8 +149,10 @@ static void op(const char *name, const void *attr, std::initializer_list<osh_ten
 static void linear(int64_t N, int64_t I, int64_t O)
 {
     osh_linear_attr at = {O, false};
-    osh_tensor *x = tensor(OSH_BF16, N, I), *w = tensor(OSH_BF16, O, I), *y = tensor(OSH_BF16, N, O, false);
-    if (x && w && y) op("linear", &at, {x, w}, y, 2.0 * (double)N * (double)I * (double)O, peak.bf16, true);
+    osh_tensor *x = tensor(OSH_BF16, N, I), *w = tensor(OSH_BF16, O, I),
+               *y = tensor(OSH_BF16, N, O, false);
+    if (x && w && y)
+        op("linear", &at, {x, w}, y, 2.0 * (double)N * (double)I * (double)O, peak.bf16, true);
     osh_tensor_free(cx, x), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
 }
 
@@ -153,7 +162,8 @@ static void embedding(const model *m, int64_t N, osh_tensor *y)
     int64_t shape[1] = {N};
     std::vector<int32_t> ids((size_t)N);
     osh_tensor *t = NULL, *w = tensor(OSH_BF16, m->V, m->D); // own
-    for (int64_t i = 0; i < N; i++) ids[(size_t)i] = (int32_t)(osh_rng_u64(SEED, 1, (uint64_t)i) % (uint64_t)m->V);
+    for (int64_t i = 0; i < N; i++)
+        ids[(size_t)i] = (int32_t)(osh_rng_u64(SEED, 1, (uint64_t)i) % (uint64_t)m->V);
     if (w && ok(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, OSH_I32, 1, shape), "ids") &&
         ok(osh_tensor_put(cx, t, 0, ids.data(), ids.size() * sizeof ids[0]), "ids"))
         op("embedding", &at, {t, w}, y, 0, 0, false);
@@ -166,13 +176,16 @@ static void heads(const model *m, int64_t N)
     static osh_rope_attr rope;
     osh_attention_attr at = {m->H, m->K, m->Dh, 0, 1 / sqrt((double)m->Dh)};
     osh_tensor *q = tensor(OSH_BF16, N, m->H * m->Dh), *k = tensor(OSH_BF16, N, m->K * m->Dh),
-               *v = tensor(OSH_BF16, N, m->K * m->Dh), *y = tensor(OSH_BF16, N, m->H * m->Dh, false);
+               *v = tensor(OSH_BF16, N, m->K * m->Dh),
+               *y = tensor(OSH_BF16, N, m->H * m->Dh, false);
     rope.head_dim = rope.rotary_dim = m->Dh, rope.attention_scaling = 1;
-    for (int64_t i = 0; i < m->Dh / 2; i++) rope.inv_freq[i] = pow(500000.0, -2.0 * (double)i / (double)m->Dh);
+    for (int64_t i = 0; i < m->Dh / 2; i++)
+        rope.inv_freq[i] = pow(500000.0, -2.0 * (double)i / (double)m->Dh);
     if (q && k && v && y) {
         op("rope", &rope, {q}, y, 0, 0, false);
-        op("attention", &at, {q, k, v}, y, 2.0 * (double)(m->H * m->Dh * SAMPLES) * (double)T * (double)(T + 1),
-           peak.attention, false);
+        op("attention", &at, {q, k, v}, y,
+           2.0 * (double)(m->H * m->Dh * SAMPLES) * (double)T * (double)(T + 1), peak.attention,
+           false);
     }
     osh_tensor_free(cx, q), osh_tensor_free(cx, k), osh_tensor_free(cx, v), osh_tensor_free(cx, y);
 }
@@ -182,8 +195,8 @@ static void elementwise(const model *m, int64_t N)
     osh_rms_norm_attr norm = {1e-5, 0};
     char act[] = "silu";
     osh_glu_attr glu = {act};
-    osh_tensor *a = tensor(OSH_BF16, N, m->D), *b = tensor(OSH_BF16, N, m->D), *w = tensor(OSH_BF16, m->D, 0),
-               *y = tensor(OSH_BF16, N, m->D, false);
+    osh_tensor *a = tensor(OSH_BF16, N, m->D), *b = tensor(OSH_BF16, N, m->D),
+               *w = tensor(OSH_BF16, m->D, 0), *y = tensor(OSH_BF16, N, m->D, false);
     if (a && b && w && y) {
         embedding(m, N, y);
         op("rms_norm", &norm, {a, w}, y, 0, 0, false);
@@ -191,14 +204,16 @@ static void elementwise(const model *m, int64_t N)
         if (m->E) {
             osh_moe_router_attr router = {m->top_k, true};
             osh_moe_combine_attr combine = {0};
-            osh_tensor *logits = tensor(OSH_BF16, N, m->E), *route = tensor(OSH_BF16, N, m->E, false);
+            osh_tensor *logits = tensor(OSH_BF16, N, m->E),
+                       *route = tensor(OSH_BF16, N, m->E, false);
             if (logits && route) op("moe_router", &router, {logits}, route, 0, 0, false);
             if (logits && route) op("moe_combine", &combine, {a, b, route}, y, 0, 0, false);
             osh_tensor_free(cx, logits), osh_tensor_free(cx, route);
         }
     }
     osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
-    a = tensor(OSH_BF16, N, m->F), b = tensor(OSH_BF16, N, m->F), y = tensor(OSH_BF16, N, m->F, false);
+    a = tensor(OSH_BF16, N, m->F), b = tensor(OSH_BF16, N, m->F),
+    y = tensor(OSH_BF16, N, m->F, false);
     if (a && b && y) op("glu", &glu, {a, b}, y, 0, 0, false);
     osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, y);
 }
@@ -213,7 +228,8 @@ static osh_tensor *routes_of(const model *m, int64_t N)
                                       // experts of a token differ
         int64_t first = (int64_t)(osh_rng_u64(SEED, 2, (uint64_t)i) % (uint64_t)m->E);
         for (int64_t k = 0; k < m->top_k; k++)
-            host[(size_t)(i * m->E + (first + 37 * k) % m->E)] = osh_bf16_of_f32(1 / (float)m->top_k);
+            host[(size_t)(i * m->E + (first + 37 * k) % m->E)] =
+                osh_bf16_of_f32(1 / (float)m->top_k);
     }
     if (t) ok(osh_tensor_put(cx, t, 0, host.data(), host.size() * sizeof host[0]), "routes");
     return t;
@@ -228,10 +244,12 @@ static void mixture(const model *m, int64_t N)
     std::vector<osh_mixture_expert> experts((size_t)E);
     std::vector<osh_tensor *> w; // own
     std::vector<int32_t> n((size_t)E);
-    osh_tensor *route = routes_of(m, N), *x = tensor(OSH_BF16, N, m->D), *sum = tensor(OSH_BF16, N, m->D),
-               *out = tensor(OSH_BF16, N, m->D, false), *lists = NULL; // own
-    bool good = route && x && sum && out &&
-                ok(osh_tensor_new_on(cx, &lists, osh_where{d, OSH_LIFE_LONG}, OSH_I32, 1, shape), "lists");
+    osh_tensor *route = routes_of(m, N), *x = tensor(OSH_BF16, N, m->D),
+               *sum = tensor(OSH_BF16, N, m->D), *out = tensor(OSH_BF16, N, m->D, false),
+               *lists = NULL; // own
+    bool good =
+        route && x && sum && out &&
+        ok(osh_tensor_new_on(cx, &lists, osh_where{d, OSH_LIFE_LONG}, OSH_I32, 1, shape), "lists");
     for (int64_t i = 0; i < 3 * E && good; i++) {
         w.push_back(tensor(OSH_BF16, i % 3 < 2 ? m->F : m->D, i % 3 < 2 ? m->D : m->F));
         good = w.back() != NULL;
@@ -239,18 +257,24 @@ static void mixture(const model *m, int64_t N)
     if (good) {
         int32_t *list = static_cast<int32_t *>(lists->data);
         row("routes", shape_of({N, E}),
-            time_of("routes", [&] { return osh_cuda_routes(cx, n.data(), list, route); }), 0, peak.memory,
-            (double)osh_tensor_bytes(route), false);
+            time_of("routes", [&] { return osh_cuda_routes(cx, n.data(), list, route); }), 0,
+            peak.memory, (double)osh_tensor_bytes(route), false);
         std::vector<int32_t> counts((size_t)E);
         row("count_routes", shape_of({N, E}),
-            time_of("count_routes", [&] { return osh_cuda_count_routes(cx, counts.data(), route); }), 0, peak.memory,
-            (double)osh_tensor_bytes(route), false);
+            time_of("count_routes",
+                    [&] { return osh_cuda_count_routes(cx, counts.data(), route); }),
+            0, peak.memory, (double)osh_tensor_bytes(route), false);
         if (counts != n) printf("FAILED count_routes: other numbers than routes\n"), n_failed++;
         for (int64_t e = 0; e < E; e++)
-            experts[(size_t)e] = {w[(size_t)(3 * e)], w[(size_t)(3 * e + 1)], w[(size_t)(3 * e + 2)],
-                                  {list + E + e * N, n[(size_t)e]}, (int32_t)e, NULL};
+            experts[(size_t)e] = {w[(size_t)(3 * e)],
+                                  w[(size_t)(3 * e + 1)],
+                                  w[(size_t)(3 * e + 2)],
+                                  {list + E + e * N, n[(size_t)e]},
+                                  (int32_t)e,
+                                  NULL};
         osh_mixture all = {experts.data(), (int)E, x, route, sum, out, &glu, false};
-        row("mixture", shape_of({N, m->D, m->F, E}), time_of("mixture", [&] { return osh_cuda_mixture_run(cx, &all); }),
+        row("mixture", shape_of({N, m->D, m->F, E}),
+            time_of("mixture", [&] { return osh_cuda_mixture_run(cx, &all); }),
             6.0 * (double)(N * m->top_k) * (double)m->D * (double)m->F, peak.bf16, 0, false);
     }
     for (osh_tensor *t : w) osh_tensor_free(cx, t);
@@ -264,8 +288,10 @@ static void gate(int64_t N, int64_t D, int64_t E)
     osh_moe_gate_attr at = {};
     at.route = {scale > 1 ? 2 : 8, true}, at.experts = E, at.n_group = scale > 1 ? 2 : 8;
     at.topk_group = at.n_group / 2, at.scale = 2.5, at.sigmoid = true, at.method = method;
-    osh_tensor *x = tensor(OSH_BF16, N, D), *w = tensor(OSH_F32, E, D), *y = tensor(OSH_BF16, N, E, false);
-    if (x && w && y) op("moe_gate", &at, {x, w}, y, 2.0 * (double)N * (double)D * (double)E, peak.f32, false);
+    osh_tensor *x = tensor(OSH_BF16, N, D), *w = tensor(OSH_F32, E, D),
+               *y = tensor(OSH_BF16, N, E, false);
+    if (x && w && y)
+        op("moe_gate", &at, {x, w}, y, 2.0 * (double)N * (double)D * (double)E, peak.f32, false);
     osh_tensor_free(cx, x), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
 }
 
@@ -275,7 +301,8 @@ static osh_tensor *hessian(int64_t N, int64_t I)
 {
     osh_tensor *x = tensor(OSH_BF16, N, I), *h = tensor(OSH_F32, I, I, false);
     std::vector<float> diag((size_t)I);
-    if (x && h) op("hessian_accum", NULL, {x}, h, (double)N * (double)I * (double)(I + 1), peak.bf16, true);
+    if (x && h)
+        op("hessian_accum", NULL, {x}, h, (double)N * (double)I * (double)(I + 1), peak.bf16, true);
     osh_tensor_free(cx, x);
     if (!h || !ok(osh_gptq_diag_cuda(cx, diag.data(), h), "diagonal")) return h;
     for (float &f : diag) f *= 1.5f;
@@ -325,7 +352,9 @@ static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
     for (int64_t i = 0; i < I; i++) col[(size_t)i] = (int32_t)(i / GROUP);
     for (size_t k = 0; k < jobs.size() && good; k++) {
         osh_gptq_solve_args &a = jobs[k];
-        if (k) us[k] = tensor(OSH_F32, I, I, false), good = us[k] && ok(osh_tensor_copy(cx, us[k], u), "U");
+        if (k)
+            us[k] = tensor(OSH_F32, I, I, false),
+            good = us[k] && ok(osh_tensor_copy(cx, us[k], u), "U");
         if (!good) break;
         a.w = w, a.codes = codes[k].data(), a.u = (const float *)us[k]->data;
         a.scale = scales.data(), a.col_scale = col.data(), a.loss = loss[k].data();
@@ -351,7 +380,8 @@ static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
     if (h && work) {
         a.out[0] = work;
         double turned = time_of("gptq_permute", [&] { return osh_gptq_permute_cuda(cx, h, NULL); });
-        row("gptq_permute", shape_of({I, I}), turned, 0, peak.memory, 1.5 * (double)osh_tensor_bytes(h), false);
+        row("gptq_permute", shape_of({I, I}), turned, 0, peak.memory,
+            1.5 * (double)osh_tensor_bytes(h), false);
         whole_triangle(h, work, I);
         double copy = time_of("copy for gptq_factor", [&] { return osh_tensor_copy(cx, work, h); });
         double s = time_of("gptq_factor", [&] {
@@ -378,13 +408,17 @@ static void pages(size_t n_bytes)
         memset(block[n], 1, n_bytes);
     }
     touched = osh_now();
-    for (int i = 0; i < n && !why; i++) ok(d->type->pinned->lock(cx, d, &why, block[i], n_bytes), "page-locking");
+    for (int i = 0; i < n && !why; i++)
+        ok(d->type->pinned->lock(cx, d, &why, block[i], n_bytes), "page-locking");
     locked = osh_now();
     for (int i = 0; i < n; i++) d->type->pinned->unlock(cx, d, block[i]);
     unlocked = osh_now();
-    printf("page-locking of %d blocks of %.1f MB: touched in %.3f s, locked in %.3f s (%.1f GB/s), unlocked in %.3f s"
-           "%s%s\n", n, (double)n_bytes / 1e6, touched - begin, locked - touched,
-           n * (double)n_bytes / (locked - touched) / 1e9, unlocked - locked, why ? "; refused: " : "", why ? why : "");
+    printf("page-locking of %d blocks of %.1f MB: touched in %.3f s, locked in %.3f s (%.1f GB/s), "
+           "unlocked in %.3f s"
+           "%s%s\n",
+           n, (double)n_bytes / 1e6, touched - begin, locked - touched,
+           n * (double)n_bytes / (locked - touched) / 1e9, unlocked - locked,
+           why ? "; refused: " : "", why ? why : "");
     for (int i = 0; i < n; i++) free(block[i]);
 }
 
@@ -407,19 +441,24 @@ static void peaks(void)
     int64_t T = cut(2048, 16), side = cut(8192, 32);
     ok(osh_cuda_speed.product(cx, &peak.bf16, d, OSH_BF16, side, seconds), "BF16 products");
     ok(osh_cuda_speed.product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
-    ok(osh_cuda_speed.attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
-    ok(osh_cuda_speed.copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
+    ok(osh_cuda_speed.attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds),
+       "attention");
+    ok(osh_cuda_speed.copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds),
+       "copies");
     peak.memory *= 2; // a copy reads and writes each byte, so the memory moves twice as many bytes
-    printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
-           " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
-           peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9, peak.bus / 1e9);
+    printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and "
+           "written, from the"
+           " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n",
+           d->text, peak.bf16 / 1e12, peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9,
+           peak.bus / 1e9);
 }
 
 static void run(const model *given)
 {
     model m = *given;
     int64_t N = cut(TOKENS, 64) / SAMPLES * SAMPLES;
-    m.D = cut(m.D, 32), m.F = cut(m.F, 32), m.V = cut(m.V, 64), m.H = cut(m.H, 1), m.K = cut(m.K, 1);
+    m.D = cut(m.D, 32), m.F = cut(m.F, 32), m.V = cut(m.V, 64), m.H = cut(m.H, 1),
+    m.K = cut(m.K, 1);
     if (scale > 1 && m.E) m.E = cut(m.E, 8), m.top_k = 2;
     printf("== %s: %lld tokens in %d samples\n", m.name, (long long)N, SAMPLES);
     offsets.clear();
@@ -446,13 +485,15 @@ int main(int argc, char **argv)
     size_t free_bytes = 0;
     for (int i = 1; i < argc; i++)
         if (!strncmp(argv[i], "seconds=", 8)) seconds = atof(argv[i] + 8);
-        else if (!strncmp(argv[i], "scale=", 6)) scale = atol(argv[i] + 6) > 0 ? atol(argv[i] + 6) : 1;
+        else if (!strncmp(argv[i], "scale=", 6))
+            scale = atol(argv[i] + 6) > 0 ? atol(argv[i] + 6) : 1;
         else if (!strncmp(argv[i], "only=", 5)) only = argv[i] + 5;
         else if (!strncmp(argv[i], "device=", 7)) device = atoi(argv[i] + 7);
         else return fprintf(stderr, "gpu_ops: unknown argument %s\n", argv[i]), 2;
     if (osh_ctx_new(&cx, 1)) return 1;
     if (osh_device_kinds[OSH_GPU].type->free_bytes(cx, &free_bytes, device) ||
-        osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], device, (free_bytes - free_bytes / 8) / 512 * 512)) {
+        osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], device,
+                        (free_bytes - free_bytes / 8) / 512 * 512)) {
         fprintf(stderr, "gpu_ops: %s\n", osh_error_text(cx));
         return 77;
     }
@@ -465,7 +506,8 @@ int main(int argc, char **argv)
     ok(d->type->count(cx, d, &count), "counters");
     for (int k = 0; k < OSH_N_DETOURS; k++)
         if (count.detours[k])
-            printf("FALLBACK %s: %lld\n", osh_detour_text((osh_detour)k), (long long)count.detours[k]);
+            printf("FALLBACK %s: %lld\n", osh_detour_text((osh_detour)k),
+                   (long long)count.detours[k]);
     osh_device_close(cx, d);
     bool leak = osh_mem_live(cx) != 0;
     osh_ctx_free(cx);

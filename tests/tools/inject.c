@@ -63,7 +63,8 @@ static void at_step(const char *what)
 
 static int fails(const char *call)
 {
-    const char *which = getenv("INJECT_CALLS"), *at = getenv("INJECT_AT"), *what = getenv("INJECT_WHAT");
+    const char *which = getenv("INJECT_CALLS"), *at = getenv("INJECT_AT"),
+               *what = getenv("INJECT_WHAT");
     if (which && !strstr(which, call)) return 0;
     long n = atomic_fetch_add(&n_calls, 1) + 1;
     if (!at || !what || n < atol(at)) return 0;
@@ -124,7 +125,10 @@ static ssize_t counted(ssize_t n)
     if (n > 0) atomic_fetch_add(&n_read, n);
     return n;
 }
-ssize_t pread(int fd, void *p, size_t n, off_t at) { return reads(), counted(NEXT(pread_fn, "pread")(fd, p, n, at)); }
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    return reads(), counted(NEXT(pread_fn, "pread")(fd, p, n, at));
+}
 ssize_t pread64(int fd, void *p, size_t n, off_t at)
 {
     return reads(), counted(NEXT(pread_fn, "pread64")(fd, p, n, at));
@@ -160,8 +164,14 @@ ssize_t pwrite64(int fd, const void *p, size_t n, off_t at)
 }
 int fsync(int fd) { return fails("fsync") ? -1 : NEXT(fd_fn, "fsync")(fd); }
 int fdatasync(int fd) { return fails("fdatasync") ? -1 : NEXT(fd_fn, "fdatasync")(fd); }
-int ftruncate(int fd, off_t n) { return fails("ftruncate") ? -1 : NEXT(cut_fn, "ftruncate")(fd, n); }
-int ftruncate64(int fd, off_t n) { return fails("ftruncate") ? -1 : NEXT(cut_fn, "ftruncate64")(fd, n); }
+int ftruncate(int fd, off_t n)
+{
+    return fails("ftruncate") ? -1 : NEXT(cut_fn, "ftruncate")(fd, n);
+}
+int ftruncate64(int fd, off_t n)
+{
+    return fails("ftruncate") ? -1 : NEXT(cut_fn, "ftruncate64")(fd, n);
+}
 int fallocate(int fd, int mode, off_t at, off_t n)
 {
     return fails("fallocate") ? -1 : NEXT(reserve_fn, "fallocate")(fd, mode, at, n);
@@ -171,5 +181,11 @@ int fallocate64(int fd, int mode, off_t at, off_t n)
     return fails("fallocate") ? -1 : NEXT(reserve_fn, "fallocate64")(fd, mode, at, n);
 }
 int unlink(const char *path) { return fails("unlink") ? -1 : NEXT(path_fn, "unlink")(path); }
-int rename(const char *from, const char *to) { return fails("rename") ? -1 : NEXT(rename_fn, "rename")(from, to); }
-int mkdir(const char *path, mode_t mode) { return fails("mkdir") ? -1 : NEXT(mkdir_fn, "mkdir")(path, mode); }
+int rename(const char *from, const char *to)
+{
+    return fails("rename") ? -1 : NEXT(rename_fn, "rename")(from, to);
+}
+int mkdir(const char *path, mode_t mode)
+{
+    return fails("mkdir") ? -1 : NEXT(mkdir_fn, "mkdir")(path, mode);
+}

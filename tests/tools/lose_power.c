@@ -160,7 +160,8 @@ static void object_load(int dir, const char *path)
         objects[o].size = objects[o].room = st.st_size;
         objects[o].data = zeroed((size_t)st.st_size);
         int fd = open(child, O_RDONLY);
-        if (fd < 0 || read(fd, objects[o].data, (size_t)st.st_size) != st.st_size) die("cannot read", child);
+        if (fd < 0 || read(fd, objects[o].data, (size_t)st.st_size) != st.st_size)
+            die("cannot read", child);
         close(fd);
     }
     closedir(d);
@@ -196,8 +197,9 @@ static void log_read(const char *path)
 
 static bool call_is_of(const call *c, int o)
 {
-    return c->object == o && (c->head.kind == DISK_WRITE || c->head.kind == DISK_CUT || c->head.kind == DISK_GROW ||
-                              (c->head.kind == DISK_OPEN && c->head.size == 0));
+    return c->object == o &&
+           (c->head.kind == DISK_WRITE || c->head.kind == DISK_CUT || c->head.kind == DISK_GROW ||
+            (c->head.kind == DISK_OPEN && c->head.size == 0));
 }
 
 static int64_t call_size(const call *c, int64_t size)
@@ -216,7 +218,8 @@ static void call_apply(const call *c, uint8_t *data, int64_t from, int64_t to)
     if (begin < from) begin = from;
     if (end > to) end = to;
     if (begin >= end) return;
-    if (c->head.kind == DISK_WRITE) memcpy(data + begin, c->data + (begin - c->head.at), (size_t)(end - begin));
+    if (c->head.kind == DISK_WRITE)
+        memcpy(data + begin, c->data + (begin - c->head.at), (size_t)(end - begin));
     else memset(data + begin, 0, (size_t)(end - begin));
 }
 
@@ -244,7 +247,8 @@ static void file_settle(int i, int end)
 }
 
 typedef enum { NOTHING, EVERYTHING, BEHIND, FEW, HALF, N_LOSSES } loss;
-static const char *const losses[] = {"nothing", "everything", "what came late", "single sectors", "half"};
+static const char *const losses[] = {"nothing", "everything", "what came late", "single sectors",
+                                     "half"};
 
 /* Returns the number of writes, out of n, that reached a sector. */
 static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
@@ -254,7 +258,10 @@ static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
     case NOTHING: return n;
     case EVERYTHING: return 0;
     case BEHIND: return n_early;
-    case FEW: return draw(about, (uint64_t)sector, 12) ? n : (int)draw(about + 1, (uint64_t)sector, (uint64_t)n + 1);
+    case FEW:
+        return draw(about, (uint64_t)sector, 12)
+                   ? n
+                   : (int)draw(about + 1, (uint64_t)sector, (uint64_t)n + 1);
     default: return (int)draw(about + 1, (uint64_t)sector, (uint64_t)n + 1);
     }
 }
@@ -277,7 +284,8 @@ static int64_t file_lose(int i, int end, loss l)
     if (l == NOTHING || l == FEW) keep = n_sizes;
     if (l == EVERYTHING) keep = 0;
     int64_t n_sectors = (most + SECTOR - 1) / SECTOR;
-    int *all = zeroed((size_t)n_sectors * sizeof *all), *early = zeroed((size_t)n_sectors * sizeof *early);
+    int *all = zeroed((size_t)n_sectors * sizeof *all),
+        *early = zeroed((size_t)n_sectors * sizeof *early);
     file_room(o, n_sectors * SECTOR);
     for (int pass = 0; pass < 2; pass++) { // pass 0 counts the sectors, pass 1 applies the loss
         int64_t seen = 0, now = o->size;
@@ -411,7 +419,8 @@ int main(int argc, char **argv)
     log_read(argv[1]);
     int end = seed ? 1 + (int)draw(1, 0, (uint64_t)n_calls) : n_calls, n_names = 0, n_lost = 0;
     for (int k = 0; k < end; k++) call_see(k);
-    loss names = seed ? (loss)draw(4, 0, N_LOSSES) : NOTHING, files = seed ? (loss)draw(4, 1, N_LOSSES) : NOTHING;
+    loss names = seed ? (loss)draw(4, 0, N_LOSSES) : NOTHING,
+         files = seed ? (loss)draw(4, 1, N_LOSSES) : NOTHING;
     for (int k = 0; k < end; k++) {
         if (calls[k].dir < 0) continue;
         bool left = calls[k].sure || name_is_left(names, k, end);
@@ -421,9 +430,12 @@ int main(int argc, char **argv)
     int64_t sectors = 0;
     for (int i = 0; i < n_objects; i++)
         if (!objects[i].dir)
-            sectors += file_lose(i, end, !seed || draw(4, 2, 2) ? files : (loss)draw(4, 16 + (uint64_t)i, N_LOSSES));
+            sectors += file_lose(
+                i, end, !seed || draw(4, 2, 2) ? files : (loss)draw(4, 16 + (uint64_t)i, N_LOSSES));
     object_write(0, argv[3]);
-    printf("seed %s: behind call %d of %d; %d of %d names without a sync lost (%s), %lld sectors (%s)\n",
-           argv[2], end, n_calls, n_lost, n_names, losses[names], (long long)sectors, losses[files]);
+    printf("seed %s: behind call %d of %d; %d of %d names without a sync lost (%s), %lld sectors "
+           "(%s)\n",
+           argv[2], end, n_calls, n_lost, n_names, losses[names], (long long)sectors,
+           losses[files]);
     return 0;
 }

@@ -26,7 +26,8 @@
 #include <string.h>
 
 typedef struct model {
-    int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk, head_dim, dense;
+    int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk,
+        head_dim, dense;
     int64_t ragged, outliers, f32, holes;
 } model;
 
@@ -62,9 +63,11 @@ static void add_layer(shard *s, const model *m, int64_t layer)
 {
     int64_t D = m->hidden, F = m->intermediate, Dh = m->head_dim ? m->head_dim : D / m->heads;
     int64_t H = Dh * m->heads, K = Dh * m->kv;
-    const row attention[] = {{"q_proj", H, D}, {"k_proj", K, D}, {"v_proj", K, D}, {"o_proj", D, H}};
+    const row attention[] = {
+        {"q_proj", H, D}, {"k_proj", K, D}, {"v_proj", K, D}, {"o_proj", D, H}};
     const row norms[] = {{"input_layernorm", D, 0}, {"post_attention_layernorm", D, 0}};
-    const row heads[] = {{"q_norm", Dh, 0}, {"k_norm", Dh, 0}}, router[] = {{"gate", m->experts, D}};
+    const row heads[] = {{"q_norm", Dh, 0}, {"k_norm", Dh, 0}},
+              router[] = {{"gate", m->experts, D}};
     const row mlp[] = {{"gate_proj", F, D}, {"up_proj", F, D}, {"down_proj", D, F}};
     add_rows(s, layer, "self_attn.", attention, 4);
     if (m->experts) add_rows(s, layer, "self_attn.", heads, 2);
@@ -101,7 +104,8 @@ static osh_status write_outliers(osh_ctx *cx, osh_file *f, const osh_entry *e, i
 {
     osh_status rc = OSH_OK;
     const uint16_t big[2] = {osh_bf16_of_f32(8), osh_bf16_of_f32(10)};
-    for (int64_t i = 0; i < n; i++) OSH_TRY(osh_file_pwrite(cx, f, big, sizeof big, e->begin + i * e->shape[1] * 2));
+    for (int64_t i = 0; i < n; i++)
+        OSH_TRY(osh_file_pwrite(cx, f, big, sizeof big, e->begin + i * e->shape[1] * 2));
 done:
     return rc;
 }
@@ -121,7 +125,8 @@ static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, const mode
     if (m->holes) OSH_TRY(osh_file_pwrite(cx, f, "\0", 1, s->e[s->n - 1].end - 1));
     for (int i = 0; !m->holes && i < s->n; i++) {
         OSH_TRY(write_tensor(cx, f, &s->e[i], block, seed));
-        if (strstr(s->e[i].name, "embed_tokens")) OSH_TRY(write_outliers(cx, f, &s->e[i], m->outliers));
+        if (strstr(s->e[i].name, "embed_tokens"))
+            OSH_TRY(write_outliers(cx, f, &s->e[i], m->outliers));
     }
 done:
     osh_file_close(cx, f);
@@ -142,18 +147,22 @@ static bool write_config(const char *dir, const model *m)
 {
     FILE *f = open_text(dir, "config.json");
     if (!f) return false;
-    fprintf(f,
-            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"torch_dtype\": \"%s\",\n"
-            " \"hidden_size\": %ld, \"intermediate_size\": %ld, \"num_attention_heads\": %ld, "
-            "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
-            "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, \"hidden_act\": "
-            "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false",
-            m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama",
-            m->f32 ? "float32" : "bfloat16",
-            (long)m->hidden, (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
+    fprintf(
+        f,
+        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"torch_dtype\": \"%s\",\n"
+        " \"hidden_size\": %ld, \"intermediate_size\": %ld, \"num_attention_heads\": %ld, "
+        "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
+        "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, "
+        "\"hidden_act\": "
+        "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false",
+        m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama",
+        m->f32 ? "float32" : "bfloat16", (long)m->hidden, (long)m->intermediate, (long)m->heads,
+        (long)m->kv, (long)m->layers, (long)m->vocab);
     if (m->head_dim) fprintf(f, ",\n \"head_dim\": %ld", (long)m->head_dim);
     if (m->experts)
-        fprintf(f, ",\n \"num_experts\": %ld, \"num_experts_per_tok\": %ld, \"moe_intermediate_size\": %ld, "
+        fprintf(f,
+                ",\n \"num_experts\": %ld, \"num_experts_per_tok\": %ld, "
+                "\"moe_intermediate_size\": %ld, "
                 "\"norm_topk_prob\": true,\n \"decoder_sparse_step\": 1, \"mlp_only_layers\": [%s]",
                 (long)m->experts, (long)m->topk, (long)m->intermediate, m->dense ? "0" : "");
     fputs("}\n", f);
@@ -167,9 +176,11 @@ static bool write_samples(const char *dir, const model *m)
     for (int64_t s = 0; s < m->samples; s++) {
         fputs("{\"input_ids\": [", f);
         int64_t n = m->tokens;
-        if (m->ragged) n -= (int64_t)(osh_rng_u64((uint64_t)m->seed, 8, (uint64_t)s) % (uint64_t)(n / 2 + 1));
+        if (m->ragged)
+            n -= (int64_t)(osh_rng_u64((uint64_t)m->seed, 8, (uint64_t)s) % (uint64_t)(n / 2 + 1));
         for (int64_t t = 0; t < n; t++) {
-            uint64_t id = osh_rng_u64((uint64_t)m->seed, 9, (uint64_t)(s * m->tokens + t)) % (uint64_t)m->vocab;
+            uint64_t id = osh_rng_u64((uint64_t)m->seed, 9, (uint64_t)(s * m->tokens + t)) %
+                          (uint64_t)m->vocab;
             fprintf(f, t ? ", %d" : "%d", t || !m->outliers ? (int)id : 0);
         }
         fputs("]}\n", f);
@@ -184,12 +195,14 @@ static osh_status write_model(osh_ctx *cx, const char *dir, const model *m)
     int64_t total = 0;
     FILE *index = NULL; // own
     OSH_TRY(osh_dir_make(cx, dir));
-    if (!write_config(dir, m) || !write_samples(dir, m) || !(index = open_text(dir, "model.safetensors.index.json")))
+    if (!write_config(dir, m) || !write_samples(dir, m) ||
+        !(index = open_text(dir, "model.safetensors.index.json")))
         OSH_FAIL(cx, OSH_E_IO, "cannot write into %s", dir);
     fputs("{\"weight_map\": {", index);
     for (int64_t k = 0; k <= m->layers; k++) {
         s.n = 0;
-        snprintf(s.file, sizeof s.file, "model-%05ld-of-%05ld.safetensors", (long)(k + 1), (long)(m->layers + 1));
+        snprintf(s.file, sizeof s.file, "model-%05ld-of-%05ld.safetensors", (long)(k + 1),
+                 (long)(m->layers + 1));
         if (k < m->layers) add_layer(&s, m, k);
         else {
             add(&s, "model.embed_tokens.weight", m->vocab, m->hidden);
@@ -213,8 +226,10 @@ int main(int argc, char **argv)
 {
     model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1, 0, 2, 0, 0, 0, 0};
     const struct { const char *name; int64_t *at; } args[] = {
-        {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
-        {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed},
+        {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads},
+        {"kv", &m.kv},
+        {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens},
+        {"seed", &m.seed},
         {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense},
         {"ragged", &m.ragged}, {"outliers", &m.outliers}, {"f32", &m.f32}, {"holes", &m.holes}};
     osh_ctx *cx = NULL;

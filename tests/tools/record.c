@@ -74,7 +74,8 @@ static void log_call(disk_call c, const char *path, const void *data)
         const char *file = getenv("RECORD_LOG");
         if (!file || !getcwd(root, sizeof root)) abort();
         n_root = strlen(root);
-        log_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        log_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                              0666);
         if (log_fd < 0) abort();
     }
     if (path && !(path = path_inside(path))) goto done;
@@ -142,7 +143,8 @@ int openat(int at, const char *path, int flags, ...)
 static ssize_t log_write(int fd, const void *p, ssize_t n, off_t at)
 {
     if (n > 0)
-        log_call((disk_call){.kind = DISK_WRITE, .inode = inode_of(fd), .at = at, .n_data = (uint64_t)n}, NULL, p);
+        log_call((disk_call){.kind = DISK_WRITE, .inode = inode_of(fd), .at = at,
+                             .n_data = (uint64_t)n}, NULL, p);
     return n;
 }
 
@@ -190,7 +192,8 @@ int fallocate(int fd, int mode, off_t at, off_t n)
     pthread_mutex_lock(&lock);
     int rc = NEXT(reserve_fn, "fallocate")(fd, mode, at, n);
     if (!rc && mode) abort();
-    if (!rc) log_call((disk_call){.kind = DISK_GROW, .inode = inode_of(fd), .size = at + n}, NULL, NULL);
+    if (!rc)
+        log_call((disk_call){.kind = DISK_GROW, .inode = inode_of(fd), .size = at + n}, NULL, NULL);
     pthread_mutex_unlock(&lock);
     return rc;
 }
@@ -253,6 +256,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
     static _Atomic long looks;
     const char *hurry = getenv("RECORD_HURRY");
     int rc = NEXT(clock_fn, "clock_gettime")(id, t);
-    if (!rc && hurry && id == CLOCK_MONOTONIC) t->tv_sec += atomic_fetch_add(&looks, 1) * atol(hurry);
+    if (!rc && hurry && id == CLOCK_MONOTONIC)
+        t->tv_sec += atomic_fetch_add(&looks, 1) * atol(hurry);
     return rc;
 }

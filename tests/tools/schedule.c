@@ -56,12 +56,14 @@ static double last; // processor seconds of the calling thread that are already 
 
 int __real_main(int argc, char **argv);
 osh_status __real_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-osh_status __real_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of);
+osh_status __real_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
+                                     const osh_apart *of);
 osh_scope __real_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 void __real_osh_profile_end(osh_ctx *cx, osh_scope scope);
 int __wrap_main(int argc, char **argv);
 osh_status __wrap_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of);
+osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
+                                     const osh_apart *of);
 osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 void __wrap_osh_profile_end(osh_ctx *cx, osh_scope scope);
 
@@ -156,7 +158,8 @@ static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 }
 
 /* Simulates osh_parallel_apart as chunks that do not wait for each other. */
-osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
+osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
+                                     const osh_apart *of)
 {
     if (cx != caller || in_call || cx->alone || cx->inlined)
         return __real_osh_parallel_apart(cx, n_chunks, at_once, of);
@@ -199,13 +202,15 @@ int __wrap_main(int argc, char **argv)
     row total = {.phase = "total"};
     for (int i = 0; i < n_rows; i++) {
         const row *r = &rows[i];
-        fprintf(f, "%s %#lx %ld %ld %.6f %.6f %.6f %.6f\n", r->phase, r->fn ? (unsigned long)(uintptr_t)r->fn : 0,
-                r->calls, r->chunks, r->busy, r->alone, r->took, n_threads * r->took - r->busy);
+        fprintf(f, "%s %#lx %ld %ld %.6f %.6f %.6f %.6f\n", r->phase,
+                r->fn ? (unsigned long)(uintptr_t)r->fn : 0, r->calls, r->chunks, r->busy, r->alone,
+                r->took, n_threads * r->took - r->busy);
         if (r->fn) continue;
         total.calls += r->calls, total.chunks += r->chunks;
         total.busy += r->busy, total.alone += r->alone, total.took += r->took;
     }
-    fprintf(f, "total 0 %ld %ld %.6f %.6f %.6f %.6f\nothers %.6f\n", total.calls, total.chunks, total.busy, total.alone,
-            total.took, n_threads * total.took - total.busy, all - total.busy);
+    fprintf(f, "total 0 %ld %ld %.6f %.6f %.6f %.6f\nothers %.6f\n", total.calls, total.chunks,
+            total.busy, total.alone, total.took, n_threads * total.took - total.busy,
+            all - total.busy);
     return fclose(f) ? 2 : rc;
 }

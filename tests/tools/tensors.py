@@ -1,4 +1,4 @@
-"""tensors.py - safetensors files and BF16 without a library, for the tools of this directory."""
+"""tensors.py - reads and writes safetensors files and BF16 without a library."""
 import json
 import struct
 

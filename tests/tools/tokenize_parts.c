@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check(osh_ctx *cx, osh_tokenizer *t, const osh_ids *want, const char *text, size_t n, size_t part)
+static int check(osh_ctx *cx, osh_tokenizer *t, const osh_ids *want, const char *text, size_t n,
+                 size_t part)
 {
     osh_ids ids = {0}; // own
     int same = 0;
@@ -22,7 +23,8 @@ static int check(osh_ctx *cx, osh_tokenizer *t, const osh_ids *want, const char 
         same = ids.n == want->n && !memcmp(ids.ids, want->ids, (size_t)ids.n * sizeof *ids.ids);
         int64_t i = 0;
         while (i < ids.n && i < want->n && ids.ids[i] == want->ids[i]) i++;
-        printf("parts of %zu bytes: %lld ids, %s", part, (long long)ids.n, same ? "the same" : "OTHERS");
+        printf("parts of %zu bytes: %lld ids, %s", part, (long long)ids.n,
+               same ? "the same" : "OTHERS");
         printf(same ? "\n" : ", from %lld on\n", (long long)i);
     } else {
         printf("parts of %zu bytes: %s\n", part, osh_error_text(cx));
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
     int bad = 0;
 
     if (argc < 3 || osh_ctx_new(&cx, 1)) return 2;
-    if (osh_tokenizer_open(cx, &t, argv[1]) || osh_file_read_all(cx, &text, &n, argv[2], (size_t)1 << 30)) {
+    if (osh_tokenizer_open(cx, &t, argv[1]) ||
+        osh_file_read_all(cx, &text, &n, argv[2], (size_t)1 << 30)) {
         fprintf(stderr, "%s\n", osh_error_text(cx));
         return 2;
     }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static long long number_behind(int pid, const char *file, const char *key)
+static long long number_after(int pid, const char *file, const char *key)
 {
     char path[64], text[4096];
     snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
@@ -37,12 +37,13 @@ int main(int argc, char **argv)
         _exit(127);
     }
     while (!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid) {
-        long long anon = number_behind(pid, "status", "RssAnon:"), shm = number_behind(pid, "status", "RssShmem:");
+        long long anon = number_after(pid, "status", "RssAnon:"),
+                  shm = number_after(pid, "status", "RssShmem:");
         if (anon >= 0 && anon + shm > peak) peak = anon + shm;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     // The process is a zombie now, so its files in /proc still exist.
-    rchar = number_behind(pid, "io", "rchar: "), wchar = number_behind(pid, "io", "wchar: ");
+    rchar = number_after(pid, "io", "rchar: "), wchar = number_after(pid, "io", "wchar: ");
     waitpid(pid, &status, 0);
     FILE *f = fopen(argv[1], "w");
     if (!f) return 2;

@@ -92,7 +92,7 @@ static void components_give_the_library_ids(void **state)
 
 /* Returns a text with all characters of some ranges. After each character comes the text of the
  * second argument. gen.py makes the same text. The result is own; free() frees it. */
-static char *sweep_text(size_t *n, const char *behind)
+static char *sweep_text(size_t *n, const char *after)
 {
     static const uint32_t parts[][2] = {
         {1, 0xD800},        {0xE000, 0x20000},   {0x2A6D0, 0x2A710},
@@ -105,8 +105,8 @@ static char *sweep_text(size_t *n, const char *behind)
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         for (uint32_t c = parts[k][0]; c < parts[k][1]; c++) {
             *n += osh_utf8_encode(s + *n, c);
-            memcpy(s + *n, behind, strlen(behind));
-            *n += strlen(behind);
+            memcpy(s + *n, after, strlen(after));
+            *n += strlen(after);
         }
     assert_true(*n < 1 << 21);
     return s;
@@ -127,7 +127,7 @@ static void every_character_is_treated_as_the_library_does(void **state)
         const char *name = member(c, "name")->valuestring;
         osh_tokenizer *t = NULL;
         osh_ids ids = {0};
-        char *text = sweep_text(&n, member(c, "behind")->valuestring);
+        char *text = sweep_text(&n, member(c, "after")->valuestring);
         assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), name));
         assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, text, n, true));
         uLong crc = crc32(0, (const Bytef *)ids.ids, (uInt)((size_t)ids.n * sizeof *ids.ids));

@@ -73,8 +73,8 @@ class _Softmax(torch.overrides.TorchFunctionMode):
 
 
 class Trace:
-    """The modules of a model, and the events of one forward pass: `enter` and `leave` of each
-    module, in order. prefix: the name of the model inside a larger model."""
+    """Records the modules of a model, and the events of one forward pass: `enter` and `leave` of
+    each module, in order. prefix: the name of the model inside a larger model."""
 
     def __init__(self, model, call, prefix=""):
         named = {

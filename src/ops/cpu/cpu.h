@@ -38,7 +38,7 @@ size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* in_width: {D, not used, D2}, the hidden_size of the two models. out_width: V, the vocabulary
+/* in_width is {D, not used, D2}: the hidden_size of the two models. out_width is V, the vocabulary
  * size. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
@@ -67,10 +67,10 @@ size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t
 /* Returns gross bytes (with the allocator's overhead). n_tokens: number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* out_width: V, the vocabulary size. */
+/* out_width is V, the vocabulary size. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* in_width: {D, not used, D2}, the hidden_size of the two models. out_width: V, the vocabulary
+/* in_width is {D, not used, D2}: the hidden_size of the two models. out_width is V, the vocabulary
  * size. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);

@@ -194,8 +194,8 @@ static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS 
     for (int j = 0; j < FUSED_KEYS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int behind = ahead + i / 2 * 8 - (j * 8 + i % 2);
-            if (behind < 0 || (window && behind >= window)) s[j].v[i] = -INFINITY;
+            int after = ahead + i / 2 * 8 - (j * 8 + i % 2);
+            if (after < 0 || (window && after >= window)) s[j].v[i] = -INFINITY;
         }
 }
 

@@ -7,7 +7,7 @@ extern "C" {
 #endif
 #include "ops/cuda/cuda.h"
 
-/* The kernels of the ops channel_range and channel_sum. */
+/* These functions are the kernels of the ops channel_range and channel_sum. */
 osh_status osh_channel_range_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_channel_sum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_merge_channel_sum_cuda(osh_ctx *cx, const osh_op_args *a); // see ops/merge.c

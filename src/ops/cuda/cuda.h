@@ -123,7 +123,7 @@ size_t osh_channel_squares_cuda_scratch(const void *attr, const int64_t *in_widt
                                         int64_t out_width, int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
-/* n_tokens: number of rows of w. */
+/* n_tokens is the number of rows of w. */
 size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                     int64_t n_tokens, osh_dtype dt);
 size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

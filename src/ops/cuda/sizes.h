@@ -18,7 +18,7 @@ enum {
     OSH_FACTORS_FAILED,
     OSH_FACTORS_N_ARRAYS
 };
-/* Row stride of a Hessian in scratch, in elements: I, rounded up to 16 bytes. */
+/* Returns the row stride of a Hessian in scratch, in elements: I, rounded up to 16 bytes. */
 int64_t osh_factors_ld(int64_t I);
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);

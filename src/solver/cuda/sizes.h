@@ -79,7 +79,7 @@ enum { // indices of the arrays of a solve by SparseGPT
     OSH_PRUNE_PICK,
     OSH_PRUNE_N_ARRAYS
 };
-/* Number of floats of the array OSH_PRUNE_ERR. */
+/* Returns the number of floats of the array OSH_PRUNE_ERR. */
 int64_t osh_prune_room(const osh_prune_solve_args *a);
 /* Sets at[i] to the offset of array i in one allocation of the arena, and returns the size of the
  * allocation. osh_scales_offsets and osh_refine_offsets do the same. */

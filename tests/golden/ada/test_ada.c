@@ -55,7 +55,8 @@ static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, dou
     int64_t shape[2] = {T, I};
     float *x0 = calloc((size_t)(T * I), sizeof *x0);
     for (int64_t i = 0; i < T * I; i++) x0[i] = x[i] + d[i];
-    osh_tensor of[2] = {osh_tensor_view(OSH_F32, 2, shape, x), osh_tensor_view(OSH_F32, 2, shape, x0)};
+    osh_tensor of[2] = {osh_tensor_view(OSH_F32, 2, shape, x),
+                        osh_tensor_view(OSH_F32, 2, shape, x0)};
     osh_mix_attr at = {.key = osh_mix_key(NUMBERS, stream, 0), .share = share};
     osh_op_args a = {.in = {&of[0], &of[1]}, .out = {&of[0]}, .attr = &at};
     assert_ok(cx, osh_op_run(cx, &osh_op_mix, &a));
@@ -87,8 +88,10 @@ static osh_scale_rule scales_of(const cJSON *of)
 {
     const cJSON *floats = cJSON_GetObjectItemCaseSensitive(of, "floats");
     const char *kind = floats ? floats->valuestring : "";
-    bool bf16 = !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "dtype")), "BF16");
-    return (osh_scale_rule){.grid = osh_grid_of((int)number(of, "bits"), *kind != 0), .global = 10000,
+    bool bf16 =
+        !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "dtype")), "BF16");
+    return (osh_scale_rule){.grid = osh_grid_of((int)number(of, "bits"), *kind != 0),
+                            .global = 10000,
                             .dtype = bf16 ? OSH_BF16 : OSH_F32,
                             .kind = !strcmp(kind, "E4M3") ? OSH_SCALE_E4M3 : OSH_SCALE_PLAIN};
 }
@@ -112,19 +115,35 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
 {
     osh_status rc = OSH_OK;
     uint64_t stream = (uint64_t)number(of, "stream");
-    int64_t O = (int64_t)number(of, "O"), I = (int64_t)number(of, "I"), group = (int64_t)number(of, "group");
+    int64_t O = (int64_t)number(of, "O"), I = (int64_t)number(of, "I"),
+            group = (int64_t)number(of, "group");
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "kind"));
     int64_t n = group ? group : I, G = I / n;
     osh_scale_rule scales = scales_of(of);
     *p = (problem){.of = of};
-    p->a = (osh_ada_args){
-        .rule = {.signed_scales = *kind == 's', .whole_range = true,
-                 .kind = *kind == 'a' || *kind == 's' ? OSH_ADA_SIGN : *kind == 'q' ? OSH_ADA_QUANT : OSH_ADA_ROUND,
-                 .steps = (int64_t)number(of, "steps"), .reg = 0.01, .rate = number(of, "rate"),
-                 .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
-        .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1,
-        .scales = scales, .period = PERIOD, .nearest = p->nearest, .learned = p->learned,
-        .curve = p->curve, .diverged = p->diverged};
+    p->a = (osh_ada_args){.rule = {.signed_scales = *kind == 's',
+                                   .whole_range = true,
+                                   .kind = *kind == 'a' || *kind == 's' ? OSH_ADA_SIGN
+                                           : *kind == 'q'               ? OSH_ADA_QUANT
+                                                                        : OSH_ADA_ROUND,
+                                   .steps = (int64_t)number(of, "steps"),
+                                   .reg = 0.01,
+                                   .rate = number(of, "rate"),
+                                   .scale_rate = number(of, "scale_rate"),
+                                   .from = 20,
+                                   .to = 2,
+                                   .warm = 0.2},
+                          .n_tokens = T,
+                          .O = O,
+                          .I = I,
+                          .group = n,
+                          .row_block = 1,
+                          .scales = scales,
+                          .period = PERIOD,
+                          .nearest = p->nearest,
+                          .learned = p->learned,
+                          .curve = p->curve,
+                          .diverged = p->diverged};
     OSH_TRY(osh_tensor_new(cx, &p->w, p->a.scales.dtype, 2, (int64_t[]){O, I}));
     OSH_NEW(cx, p->h, I * I);
     OSH_NEW(cx, p->shift, I * I);
@@ -143,12 +162,14 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
         }
         p->scale[k] = scale_of(&scales, of, most);
         p->zero[k] = number(of, "zeros") != 0 ? (float)(k % 3 - 1) : 0;
-        osh_from_f32((char *)p->w->data + (size_t)(k * n) * osh_dtype_bytes(scales.dtype), scales.dtype, w, n);
+        osh_from_f32((char *)p->w->data + (size_t)(k * n) * osh_dtype_bytes(scales.dtype),
+                     scales.dtype, w, n);
         for (int64_t i = 0; i < n; i++)
             p->codes[k * n + i] = nearest_code(&scales.grid, w[i] / p->scale[k], p->zero[k]);
     }
     p->a.w = p->w, p->a.h = p->h, p->a.shift = number(of, "shift") != 0 ? p->shift : NULL;
-    p->a.scale = p->scale, p->a.zero = number(of, "zeros") != 0 ? p->zero : NULL, p->a.codes = p->codes;
+    p->a.scale = p->scale, p->a.zero = number(of, "zeros") != 0 ? p->zero : NULL,
+    p->a.codes = p->codes;
 done:
     return rc;
 }
@@ -209,8 +230,8 @@ static void learns_as_pytorch_does(void **state)
         int64_t n = p.a.O * p.a.I;
         assert_ok(cx, osh_ada(cx, &p.a));
         for (int64_t i = 0; i < n; i++) same += p.codes[i] == want[i];
-        print_message("%-26s %ld of %ld codes, loss %.5f, PyTorch %.5f\n", of->string, (long)same, (long)n,
-                      mean(p.learned, p.a.O), number(of, "learned"));
+        print_message("%-26s %ld of %ld codes, loss %.5f, PyTorch %.5f\n", of->string, (long)same,
+                      (long)n, mean(p.learned, p.a.O), number(of, "learned"));
         double loss = number(of, "nearest");
         near(mean(p.nearest, p.a.O), loss, loss, of->string, "nearest");
         near(mean(p.learned, p.a.O), number(of, "learned"), loss, of->string, "learned");
@@ -230,7 +251,8 @@ static void learns_as_pytorch_does(void **state)
 }
 
 /* Runs the first case after the callback `change` has changed its arguments. */
-static void run_changed(problem *p, osh_ctx *cx, const golden *g, const char *name, void (*change)(osh_ada_args *a))
+static void run_changed(problem *p, osh_ctx *cx, const golden *g, const char *name,
+                        void (*change)(osh_ada_args *a))
 {
     assert_ok(cx, problem_open(cx, p, cJSON_GetObjectItemCaseSensitive(g->json, name)));
     if (change) change(&p->a);
@@ -298,8 +320,8 @@ static void selective_rows_are_no_worse(void **state)
 /* Weights that must stay 0 stay 0, and the bytes do not depend on the number of threads. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
-    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros", "auto_nvfp4",
-                                        "round_fp8"};
+    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros",
+                                        "auto_nvfp4", "round_fp8"};
     (void)state;
     osh_ctx *cx[2] = {NULL};
     golden g = {0};
@@ -308,7 +330,8 @@ static void zeros_stay_and_threads_do_not_show(void **state)
     for (int c = 0; c < 5; c++) {
         problem p[2];
         for (int k = 0; k < 2; k++) {
-            assert_ok(cx[k], problem_open(cx[k], &p[k], cJSON_GetObjectItemCaseSensitive(g.json, names[c])));
+            assert_ok(cx[k], problem_open(cx[k], &p[k],
+                                          cJSON_GetObjectItemCaseSensitive(g.json, names[c])));
             for (int64_t i = 0; i < p[k].a.O * p[k].a.I; i += 3) {
                 ((float *)p[k].w->data)[i] = 0;
                 p[k].codes[i] = (int8_t)p[k].zero[i / p[k].a.group];
@@ -321,7 +344,8 @@ static void zeros_stay_and_threads_do_not_show(void **state)
         assert_memory_equal(p[0].codes, p[1].codes, (size_t)n);
         assert_memory_equal(p[0].scale, p[1].scale, (size_t)(n / p[0].a.group) * sizeof(float));
         assert_memory_equal(p[0].learned, p[1].learned, (size_t)p[0].a.O * sizeof(double));
-        for (int64_t i = 0; i < n; i += 3) assert_true(p[0].codes[i] == p[0].zero[i / p[0].a.group]);
+        for (int64_t i = 0; i < n; i += 3)
+            assert_true(p[0].codes[i] == p[0].zero[i / p[0].a.group]);
         for (int k = 0; k < 2; k++) problem_close(cx[k], &p[k]);
     }
     cJSON_Delete(g.json);
@@ -350,7 +374,8 @@ static void memory_is_what_was_said(void **state)
     for (const cJSON *of = g.json->child; of; of = of->next) {
         assert_ok(cx, problem_open(cx, &p, of));
         few_steps(&p.a);
-        size_t said = osh_ada_bytes(p.a.O, p.a.I, p.a.group, osh_ada_points(p.a.rule.steps, PERIOD), 2);
+        size_t said =
+            osh_ada_bytes(p.a.O, p.a.I, p.a.group, osh_ada_points(p.a.rule.steps, PERIOD), 2);
         osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST) + said);
         assert_ok(cx, osh_ada(cx, &p.a));
         osh_mem_limit(cx, OSH_MEM_HOST, 0);

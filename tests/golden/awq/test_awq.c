@@ -21,12 +21,15 @@ static const char folder[] = OSH_SOURCE_DIR "/tests/golden/awq";
 static osh_ctx *cx, *many;
 static osh_container *st;
 
-static const struct { const char *name, *weights; } schemes[] = {
+static const struct { const char *name, *weights;
+} schemes[] = {
     {"int4_g32", "num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32"},
     {"int3_asym_g16", "num_bits: 3, type: int, symmetric: false, strategy: group, group_size: 16"},
     {"int4_channel", "num_bits: 4, type: int, symmetric: true, strategy: channel, observer: mse"},
-    {"fp8_block", "num_bits: 8, type: float, symmetric: true, strategy: block, block_structure: [16, 16]"},
-    {"nvfp4", "num_bits: 4, type: float, symmetric: true, strategy: tensor_group, group_size: 16, scale_dtype: "
+    {"fp8_block",
+     "num_bits: 8, type: float, symmetric: true, strategy: block, block_structure: [16, 16]"},
+    {"nvfp4", "num_bits: 4, type: float, symmetric: true, strategy: tensor_group, group_size: 16, "
+              "scale_dtype: "
               "torch.float8_e4m3fn, zp_dtype: torch.float8_e4m3fn"},
 };
 
@@ -59,7 +62,8 @@ static void make(awq_case *c)
     }
 }
 
-static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to, int64_t first, int64_t n)
+static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to, int64_t first,
+                          int64_t n)
 {
     const awq_case *c = j->user;
     size_t row = N * osh_dtype_bytes(c->dt);
@@ -134,9 +138,11 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
     collect(c, mean, &H);
     wanted(want, c->name);
     for (int k = 0; k < LINEARS; k++)
-        balance[k] = (osh_balance){.name = "linear", .scheme = &r->modifiers[1].schemes[0], .dtype = c->dt,
+        balance[k] = (osh_balance){.name = "linear", .scheme = &r->modifiers[1].schemes[0],
+                                   .dtype = c->dt,
                                    .O = n_rows[k]};
-    osh_search j = {.name = c->name, .n = N, .mean = mean, .h = h, .balance = balance, .n_balance = LINEARS,
+    osh_search j = {.name = c->name, .n = N, .mean = mean, .h = h, .balance = balance,
+                    .n_balance = LINEARS,
                     .rows = rows_of, .user = c};
     assert_ok(cx, m->type->transform->search(cx, m, s, &j));
     for (int i = 0; i < N; i++)
@@ -164,15 +170,18 @@ static void test_cases(void **state)
     for (const cJSON *o = cases->child; o; o = o->next, n++) {
         const char *scheme = cJSON_GetObjectItem(o, "scheme")->valuestring, *weights = NULL;
         osh_recipe *r = NULL; // own
-        c = (awq_case){.name = o->string, .dt = osh_dtype_of_name(cJSON_GetObjectItem(o, "dtype")->valuestring),
+        c = (awq_case){.name = o->string,
+                       .dt = osh_dtype_of_name(cJSON_GetObjectItem(o, "dtype")->valuestring),
                        .stream = (uint64_t)cJSON_GetObjectItem(o, "stream")->valuedouble};
         for (size_t k = 0; k < sizeof schemes / sizeof *schemes; k++)
             if (!strcmp(schemes[k].name, scheme)) weights = schemes[k].weights;
         assert_non_null(weights);
         snprintf(text, sizeof text,
-                 "s_stage: {q_modifiers: {AWQModifier: {duo_scaling: %s, n_grid: %d}, QuantizationModifier: "
+                 "s_stage: {q_modifiers: {AWQModifier: {duo_scaling: %s, n_grid: %d}, "
+                 "QuantizationModifier: "
                  "{config_groups: {g: {targets: [Linear], weights: {%s}}}}}}",
-                 cJSON_GetObjectItem(o, "duo")->valuestring, cJSON_GetObjectItem(o, "n_grid")->valueint, weights);
+                 cJSON_GetObjectItem(o, "duo")->valuestring,
+                 cJSON_GetObjectItem(o, "n_grid")->valueint, weights);
         assert_ok(cx, osh_recipe_parse(cx, &r, text, strlen(text), "case"));
         case_of(&c, r, !n);
         osh_recipe_free(cx, r);

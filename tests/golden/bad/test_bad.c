@@ -29,7 +29,7 @@ static const bad_row bad[] = {
     {"header_not_json", OSH_E_FORMAT, {"line 1 column 2"}},
     {"header_not_an_object", OSH_E_FORMAT, {"not a JSON object"}},
     {"header_cut_json", OSH_E_FORMAT, {"line 1"}},
-    {"bytes_behind_json", OSH_E_FORMAT, {"line 1 column 56"}},
+    {"bytes_after_json", OSH_E_FORMAT, {"line 1 column 56"}},
     {"overlapping_offsets", OSH_E_FORMAT, {"b: overlaps a", "12, wanted 16"}},
     {"same_bytes_twice", OSH_E_FORMAT, {"overlaps"}},
     {"hole", OSH_E_FORMAT, {"b: leaves a hole behind a", "20, wanted 16"}},

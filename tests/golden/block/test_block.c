@@ -57,7 +57,8 @@ static void run(layer *l, int first, int n, int v, const float *from, int out, f
         tiny_check(l->at.cx, osh_tensor_new(l->at.cx, &b->values[v], OSH_F32, 2, shape));
         memcpy(b->values[v]->data, from, osh_tensor_bytes(b->values[v]));
     }
-    tiny_check(l->at.cx, osh_exec_run(l->at.cx, &(osh_exec_span){g, first, n, NULL, keep}, l->at.w, b, NULL, true));
+    tiny_check(l->at.cx, osh_exec_run(l->at.cx, &(osh_exec_span){g, first, n, NULL, keep}, l->at.w,
+                                      b, NULL, true));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(l->at.cx, b);
     free(keep);
@@ -79,7 +80,8 @@ static void model_open(layer *l, const char *name, int n_threads)
     for (int k = 0; k < 3; k++) l->x[k] = calloc((size_t)n, sizeof(float));
     run(l, 0, l->sub->first, -1, NULL, in, l->x[1]);
     run(l, l->sub->first, l->sub->n_nodes, in, l->x[1], out, l->x[2]);
-    for (int64_t i = 0; i < n; i++) l->x[0][i] = l->x[1][i] + osh_rng_sym(NUMBERS, 77, (uint64_t)i) / 16;
+    for (int64_t i = 0; i < n; i++)
+        l->x[0][i] = l->x[1][i] + osh_rng_sym(NUMBERS, 77, (uint64_t)i) / 16;
 }
 
 static void layer_open(layer *l, int n_threads) { model_open(l, "llama_default", n_threads); }
@@ -107,17 +109,21 @@ static void take_linears(layer *l, const osh_ada_rule *rule)
         l->scale[n] = calloc((size_t)(O * I / GROUP), sizeof(float));
         osh_grid grid = osh_grid_of(4, l->floats);
         for (int64_t k = 0; k < O * I; k++) {
-            float *s = &l->scale[n][k / GROUP], x = fabsf(((const float *)t->data)[k]) / (l->floats ? 6 : 7.5f);
+            float *s = &l->scale[n][k / GROUP],
+                  x = fabsf(((const float *)t->data)[k]) / (l->floats ? 6 : 7.5f);
             if (x > *s) *s = x;
         }
         for (int64_t k = 0; k < O * I; k++) {
             float u = ((const float *)t->data)[k] / l->scale[n][k / GROUP];
-            codes[k] = osh_grid_code(&grid, osh_grid_nearest(&grid, fmaxf(grid.lo, fminf(grid.hi, u))));
+            codes[k] =
+                osh_grid_code(&grid, osh_grid_nearest(&grid, fmaxf(grid.lo, fminf(grid.hi, u))));
         }
         l->learns[n].weight = w;
-        if (l->biased && g->nodes[i].w[1] >= 0) l->learns[n].bias = g->nodes[i].w[1], l->learns[n].bias_rate = 1e-3;
+        if (l->biased && g->nodes[i].w[1] >= 0)
+            l->learns[n].bias = g->nodes[i].w[1], l->learns[n].bias_rate = 1e-3;
         l->learns[n].args = (osh_ada_args){.rule = *rule, .w = l->dense[n], .codes = codes, .O = O,
-                                           .scale = l->scale[n], .I = I, .group = GROUP, .row_block = 1,
+                                           .scale = l->scale[n], .I = I, .group = GROUP,
+                                           .row_block = 1,
                                            .scales = {.grid = grid, .dtype = OSH_F32}};
         codes += O * I, n++;
     }
@@ -132,15 +138,18 @@ static void learn(layer *l, const osh_ada_rule *rule, size_t *predicted)
     osh_block_rule with = l->with;
     static const bool differs = true;
     if (!(with.share > 0)) with.share = 1;
-    with.steps = rule->steps, with.samples = 2, with.period = 1, with.seed = NUMBERS, with.kind = rule->kind;
+    with.steps = rule->steps, with.samples = 2, with.period = 1, with.seed = NUMBERS,
+    with.kind = rule->kind;
     with.sum = rule->kind != OSH_ADA_SIGN;
     bool *run_all = calloc((size_t)l->sub->n_nodes, 1);
     int values[2] = {l->sub->live_in[0], l->sub->live_out[0]};
     memset(run_all, true, (size_t)l->sub->n_nodes);
     assert_int_equal(l->sub->n_live_in, 1);
     take_linears(l, rule);
-    osh_block b = {.g = l->at.g, .data = &l->data, .w = l->at.w, .first = l->sub->first, .n = l->sub->n_nodes,
-                   .run = run_all, .in = values, .out = values + 1, .n_in = 1, .n_out = 1, .differs = &differs,
+    osh_block b = {.g = l->at.g, .data = &l->data, .w = l->at.w, .first = l->sub->first,
+                   .n = l->sub->n_nodes,
+                   .run = run_all, .in = values, .out = values + 1, .n_in = 1, .n_out = 1,
+                   .differs = &differs,
                    .rows = rows, .user = l,
                    .rule = with, .learns = l->learns, .n_learns = LINEARS, .curve = l->curve};
     tiny_check(l->at.cx, osh_block_bytes(l->at.cx, predicted, &b));
@@ -154,7 +163,8 @@ static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"signed",
      {.kind = OSH_ADA_SIGN, .steps = STEPS, .rate = 0.05, .scale_rate = 0.05,
       .signed_scales = true}},
-    {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
+    {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2,
+               .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
 /* Besides the four kinds there are two more cases: AdaQuant with biases, and AdaRound with a
@@ -174,7 +184,8 @@ static void check_biases(const layer *l)
         if (l->learns[i].bias_rate <= 0) continue;
         const osh_tensor *t = l->at.w->w[l->learns[i].bias];
         osh_tensor *first = NULL; // own
-        tiny_check(l->at.cx, osh_weight_load(l->at.cx, &first, l->at.g, l->at.ck, l->learns[i].bias));
+        tiny_check(l->at.cx,
+                   osh_weight_load(l->at.cx, &first, l->at.g, l->at.ck, l->learns[i].bias));
         for (int64_t k = 0; k < osh_tensor_numel(t); k++, at++) {
             float x = ((const float *)t->data)[k], y;
             memcpy(&y, want + at * sizeof y, sizeof y);
@@ -217,7 +228,8 @@ static void test_pytorch(void **state)
                 fail_msg("%s, step %d: loss %.6g, PyTorch has %.6g", name, t, l.curve[t], x);
         }
         for (int i = 0; i < l.n_codes; i++) same += l.codes[i] == (int8_t)codes[i];
-        if (same < 0.99 * l.n_codes) fail_msg("%s: %d of %d codes are PyTorch's", name, same, l.n_codes);
+        if (same < 0.99 * l.n_codes)
+            fail_msg("%s: %d of %d codes are PyTorch's", name, same, l.n_codes);
         if (l.biased) check_biases(&l);
         layer_close(&l);
     }
@@ -249,8 +261,10 @@ static void test_floats(void **state)
     tiny_check(l.at.cx, osh_file_read_all(l.at.cx, &want, &n, path, 1 << 20));
     assert_int_equal(n, CODES);
     for (int t = 0; t < STEPS; t++) {
-        double x = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "fp4"), t)->valuedouble;
-        if (!(fabs(l.curve[t] - x) <= 0.01 * x)) fail_msg("step %d: loss %.6g, PyTorch has %.6g", t, l.curve[t], x);
+        double x =
+            cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "fp4"), t)->valuedouble;
+        if (!(fabs(l.curve[t] - x) <= 0.01 * x))
+            fail_msg("step %d: loss %.6g, PyTorch has %.6g", t, l.curve[t], x);
     }
     for (size_t i = 0; i < n; i++) same += l.codes[i] == (int8_t)want[i];
     if (same < 0.99 * CODES) fail_msg("%zu of %d codes are PyTorch's", same, CODES);
@@ -356,9 +370,11 @@ static void test_adjusted_rate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch), cmocka_unit_test(test_floats),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch),
+                                       cmocka_unit_test(test_floats),
                                        cmocka_unit_test(test_threads_and_memory),
-                                       cmocka_unit_test(test_early_stop), cmocka_unit_test(test_selective),
+                                       cmocka_unit_test(test_early_stop),
+                                       cmocka_unit_test(test_selective),
                                        cmocka_unit_test(test_adjusted_rate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

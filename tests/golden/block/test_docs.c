@@ -12,11 +12,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { NUMBERS = 20261123, STEPS = 40, TAKE = 4, GROUP = 128, LINEARS = 7, ROWS = 64, WIDTH = 256, KINDS = 2 };
-static const char source[] = OSH_SOURCE_DIR "/examples/docs-llama-3m", golden[] = OSH_SOURCE_DIR "/tests/golden/block";
+enum { NUMBERS = 20261123, STEPS = 40, TAKE = 4, GROUP = 128, LINEARS = 7, ROWS = 64, WIDTH = 256,
+       KINDS = 2 };
+static const char source[] = OSH_SOURCE_DIR "/examples/docs-llama-3m",
+                  golden[] = OSH_SOURCE_DIR "/tests/golden/block";
 
 static const struct { const char *name; osh_ada_rule rule; } kinds[KINDS] = {
-    {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
+    {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2,
+               .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 5e-5, .scale_rate = 1e-3}},
 };
 
@@ -59,7 +62,8 @@ static void model_open(docs *m)
     snprintf(path, sizeof path, "%s/config.json", source);
     tiny_check(m->cx, osh_file_read_all(m->cx, &text, &n, path, sizeof config / 2));
     assert_non_null(at = strstr(text, "\"bfloat16\""));
-    snprintf(config, sizeof config, "%.*s\"float32\"%s", (int)(at - text), text, at + strlen("\"bfloat16\""));
+    snprintf(config, sizeof config, "%.*s\"float32\"%s", (int)(at - text), text,
+             at + strlen("\"bfloat16\""));
     write_text(m->cx, m->dir, "config.json", config);
     osh_free(m->cx, text);
     char *link = osh_path_join(m->cx, m->dir, "model.safetensors");
@@ -84,13 +88,15 @@ static void model_open(docs *m)
 static void samples_open(docs *m, const cJSON *ids)
 {
     int64_t n = cJSON_GetArraySize(ids), at = 0;
-    m->ids = calloc((size_t)(n * 1024), sizeof *m->ids), m->offsets = calloc((size_t)(n + 1), sizeof *m->offsets);
+    m->ids = calloc((size_t)(n * 1024), sizeof *m->ids),
+    m->offsets = calloc((size_t)(n + 1), sizeof *m->offsets);
     for (const cJSON *s = ids->child; s; s = s->next) {
         for (const cJSON *id = s->child; id; id = id->next) m->ids[at++] = (int32_t)id->valuedouble;
         m->offsets[++m->data.n] = at;
     }
     m->data.ids = m->ids, m->data.offsets = m->offsets;
-    for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++) **p = calloc((size_t)(at * WIDTH), 4);
+    for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++)
+        **p = calloc((size_t)(at * WIDTH), 4);
 }
 
 /* Sets value v to the data `from`, runs nodes [first, first + n), and copies the value with the
@@ -102,10 +108,12 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     keep[out] = true;
     tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->ids, m->offsets, m->data.n));
     if (from) {
-        tiny_check(m->cx, osh_tensor_new(m->cx, &b->values[v], OSH_F32, 2, (int64_t[]){b->n_tokens, WIDTH}));
+        tiny_check(m->cx, osh_tensor_new(m->cx, &b->values[v], OSH_F32, 2,
+                                         (int64_t[]){b->n_tokens, WIDTH}));
         memcpy(b->values[v]->data, from, osh_tensor_bytes(b->values[v]));
     }
-    tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, first, n, NULL, keep}, m->w, b, NULL, true));
+    tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, first, n, NULL, keep}, m->w, b,
+                                   NULL, true));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(m->cx, b);
     free(keep);
@@ -146,8 +154,10 @@ static void round_layer(docs *m)
         tiny_check(m->cx, osh_tensor_new(m->cx, &m->dense[n], OSH_F32, 2, t->shape));
         memcpy(m->dense[n]->data, w, osh_tensor_bytes(t));
         m->learns[n] = (osh_block_weight){.weight = m->g->nodes[i].w[0]};
-        m->scale[n] = calloc((size_t)(all / GROUP), sizeof(float)), m->codes[n] = calloc((size_t)all, 1);
-        for (int64_t k = 0; k < all; k++) m->scale[n][k / GROUP] = fmaxf(m->scale[n][k / GROUP], fabsf(w[k]) / 7.5f);
+        m->scale[n] = calloc((size_t)(all / GROUP), sizeof(float)),
+        m->codes[n] = calloc((size_t)all, 1);
+        for (int64_t k = 0; k < all; k++)
+            m->scale[n][k / GROUP] = fmaxf(m->scale[n][k / GROUP], fabsf(w[k]) / 7.5f);
         for (int64_t k = 0; k < all; k++)
             m->codes[n][k] = (int8_t)fmaxf(-8, fminf(7, nearbyintf(w[k] / m->scale[n][k / GROUP])));
         n++;
@@ -171,37 +181,47 @@ static void learn(docs *m, const osh_ada_rule *rule)
     layer_free(m);
     round_layer(m);
     for (int k = 0; k < LINEARS; k++)
-        m->learns[k].args = (osh_ada_args){.rule = *rule, .w = m->dense[k], .codes = m->codes[k], .scale = m->scale[k],
-                                           .O = m->dense[k]->shape[0], .I = m->dense[k]->shape[1], .group = GROUP,
+        m->learns[k].args = (osh_ada_args){.rule = *rule, .w = m->dense[k], .codes = m->codes[k],
+                                           .scale = m->scale[k],
+                                           .O = m->dense[k]->shape[0], .I = m->dense[k]->shape[1],
+                                           .group = GROUP,
                                            .row_block = 1,
-                                           .scales = {.grid = osh_grid_of(4, false), .dtype = OSH_F32}};
-    osh_block b = {.g = m->g, .data = &m->data, .w = m->w, .first = m->first, .n = m->n, .run = run_all,
+                                           .scales = {.grid = osh_grid_of(4, false),
+                                                      .dtype = OSH_F32}};
+    osh_block b = {.g = m->g, .data = &m->data, .w = m->w, .first = m->first, .n = m->n,
+                   .run = run_all,
                    .in = values, .out = values + 1, .n_in = 1, .n_out = 1, .rows = rows, .user = m,
-                   .rule = {.steps = STEPS, .samples = TAKE, .period = 1, .seed = NUMBERS, .kind = rule->kind,
+                   .rule = {.steps = STEPS, .samples = TAKE, .period = 1, .seed = NUMBERS,
+                            .kind = rule->kind,
                             .sum = true, .share = 1},
                    .learns = m->learns, .n_learns = LINEARS, .curve = m->curve};
     tiny_check(m->cx, osh_block_learn(m->cx, &b));
     for (int k = 0; k < LINEARS; k++) // the original weights replace the learned weights
-        memcpy(m->w->w[m->learns[k].weight]->data, m->dense[k]->data, osh_tensor_bytes(m->dense[k]));
+        memcpy(m->w->w[m->learns[k].weight]->data, m->dense[k]->data,
+               osh_tensor_bytes(m->dense[k]));
     free(run_all);
 }
 
 /* Compares the losses and codes of a layer. `want` has the codes of PyTorch, two per byte. Returns
  * the position in `want` after this layer. */
-static const uint8_t *check(const docs *m, const char *kind, int layer, const cJSON *curve, const uint8_t *want)
+static const uint8_t *check(const docs *m, const char *kind, int layer, const cJSON *curve,
+                            const uint8_t *want)
 {
     int64_t same = 0, n = 0;
     for (int t = 0; t < STEPS; t++) {
         double x = cJSON_GetArrayItem(curve, t)->valuedouble;
         if (!(fabs(m->curve[t] - x) <= 0.01 * x))
-            fail_msg("%s, layer %d, step %d: loss %.6g, PyTorch has %.6g", kind, layer, t, m->curve[t], x);
+            fail_msg("%s, layer %d, step %d: loss %.6g, PyTorch has %.6g", kind, layer, t,
+                     m->curve[t], x);
     }
     for (int k = 0; k < LINEARS; k++)
         for (int64_t o = 0; o < m->dense[k]->shape[0]; o += ROWS)
             for (int64_t i = 0; i < m->dense[k]->shape[1]; i++, n++)
-                same += m->codes[k][o * m->dense[k]->shape[1] + i] + 8 == (want[n / 2] >> n % 2 * 4 & 15);
+                same += m->codes[k][o * m->dense[k]->shape[1] + i] + 8 ==
+                        (want[n / 2] >> n % 2 * 4 & 15);
     print_message("%s, layer %d: %ld of %ld codes\n", kind, layer, (long)same, (long)n);
-    if (same * 100 < n * 99) fail_msg("%s, layer %d: %ld of %ld codes", kind, layer, (long)same, (long)n);
+    if (same * 100 < n * 99)
+        fail_msg("%s, layer %d: %ld of %ld codes", kind, layer, (long)same, (long)n);
     return want + n / 2;
 }
 
@@ -212,7 +232,8 @@ static void advance(docs *m, int64_t n)
     round_layer(m);
     for (int k = 0; k < LINEARS; k++) {
         float *w = m->w->w[m->learns[k].weight]->data;
-        for (int64_t i = 0; i < osh_tensor_numel(m->dense[k]); i++) w[i] = m->codes[k][i] * m->scale[k][i / GROUP];
+        for (int64_t i = 0; i < osh_tensor_numel(m->dense[k]); i++)
+            w[i] = m->codes[k][i] * m->scale[k][i / GROUP];
     }
     run_layer(m, m->x, m->x);
     memcpy(m->x0, m->y0, (size_t)(n * WIDTH) * sizeof(float));
@@ -246,7 +267,8 @@ static void test_docs(void **state)
         for (int k = 0; k < KINDS; k++) {
             learn(&m, &kinds[k].rule);
             const cJSON *of = cJSON_GetArrayItem(layers, l);
-            want = check(&m, kinds[k].name, l, cJSON_GetObjectItemCaseSensitive(of, kinds[k].name), want);
+            want = check(&m, kinds[k].name, l, cJSON_GetObjectItemCaseSensitive(of, kinds[k].name),
+                         want);
         }
         advance(&m, tokens);
     }

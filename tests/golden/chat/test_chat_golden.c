@@ -17,7 +17,8 @@ static char *read_text(osh_ctx *cx, const char *path, size_t *n)
     return text;
 }
 
-static void compare(osh_ctx *cx, const char *name, osh_status rc, const osh_buf *got, const cJSON *wanted)
+static void compare(osh_ctx *cx, const char *name, osh_status rc, const osh_buf *got,
+                    const cJSON *wanted)
 {
     const char *text = got->len ? got->data : "";
     if (cJSON_IsNull(wanted)) {
@@ -26,7 +27,8 @@ static void compare(osh_ctx *cx, const char *name, osh_status rc, const osh_buf 
         return;
     }
     if (rc) fail_msg("%s: %s", name, osh_error_text(cx));
-    if (strcmp(text, wanted->valuestring)) fail_msg("%s: gave\n%s\nwanted\n%s", name, text, wanted->valuestring);
+    if (strcmp(text, wanted->valuestring))
+        fail_msg("%s: gave\n%s\nwanted\n%s", name, text, wanted->valuestring);
 }
 
 static void test_language(void **state)
@@ -58,8 +60,9 @@ static void test_language(void **state)
 /* Makes a model directory with the template of a family and the tokens of gen.py. */
 static void make_model(const char *dir, const char *family)
 {
-    static const char config[] = "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"unk_token\": null,"
-                                 " \"pad_token\": \"<pad>\", \"chat_template\": \"not this\"}";
+    static const char config[] =
+        "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"unk_token\": null,"
+        " \"pad_token\": \"<pad>\", \"chat_template\": \"not this\"}";
     char text[16384], path[512];
     snprintf(path, sizeof path, HERE "templates/%s.jinja", family);
     FILE *f = fopen(path, "rb");
@@ -84,7 +87,8 @@ static void render_rows(osh_ctx *cx, const osh_chat *chat, const cJSON *family, 
         end = strchr(row, '\n');
         osh_buf_init(&out, 0);
         snprintf(name, sizeof name, "%s, conversation %d", family->string, ++i);
-        compare(cx, name, osh_chat_render(cx, chat, &out, row, (size_t)(end - row), NULL), &out, wanted);
+        compare(cx, name, osh_chat_render(cx, chat, &out, row, (size_t)(end - row), NULL), &out,
+                wanted);
         osh_buf_deinit(cx, &out);
     }
     assert_null(wanted);
@@ -96,7 +100,8 @@ static void test_families(void **state)
     cJSON *families = NULL;
     size_t n = 0;
     int n_families = 0;
-    char *rows = read_text(cx, HERE "conversations.jsonl", &n), dir[] = "chat_golden_XXXXXX", path[64];
+    char *rows = read_text(cx, HERE "conversations.jsonl", &n), dir[] = "chat_golden_XXXXXX",
+         path[64];
 
     assert_non_null(mkdtemp(dir));
     assert_ok(cx, osh_json_read(cx, &families, HERE "families.json", 1 << 20, 0));

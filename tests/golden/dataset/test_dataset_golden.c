@@ -23,9 +23,10 @@ static void compare(osh_ctx *cx, const char *name, osh_dataset_options opt)
     for (const cJSON *s = wanted->child; s; s = s->next, i++) {
         int64_t at = d.offsets[i];
         if (d.offsets[i + 1] - at != cJSON_GetArraySize(s))
-            fail_msg("%s: sample %d has %d tokens, wanted %d", name, (int)i, (int)(d.offsets[i + 1] - at),
-                     cJSON_GetArraySize(s));
-        for (const cJSON *id = s->child; id; id = id->next) assert_int_equal(d.ids[at++], id->valueint);
+            fail_msg("%s: sample %d has %d tokens, wanted %d", name, (int)i,
+                     (int)(d.offsets[i + 1] - at), cJSON_GetArraySize(s));
+        for (const cJSON *id = s->child; id; id = id->next)
+            assert_int_equal(d.ids[at++], id->valueint);
     }
     osh_dataset_deinit(cx, &d);
     osh_tokenizer_close(cx, tok);
@@ -50,7 +51,8 @@ static void test_truncation_of_padded_rows(void **state)
 
 static void test_padding(void **state)
 {
-    compare(*state, "padding", (osh_dataset_options){.collator = "padding", .batch_size = 4, .max_seq_length = 48});
+    compare(*state, "padding", (osh_dataset_options){.collator = "padding", .batch_size = 4,
+                                                     .max_seq_length = 48});
 }
 
 static void test_concatenate(void **state)

@@ -23,15 +23,18 @@ static osh_tensor *tensor_of(osh_ctx *cx, const osh_container *st, const char *m
 static int64_t compare(osh_ctx *cx, const osh_container *out, const osh_container *want,
                        const char *module, int64_t *n)
 {
-    osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"), *codes = tensor_of(cx, want, module, "codes");
-    osh_tensor *scale = tensor_of(cx, out, module, "weight_scale"), *theirs = tensor_of(cx, want, module, "scale");
+    osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"),
+               *codes = tensor_of(cx, want, module, "codes");
+    osh_tensor *scale = tensor_of(cx, out, module, "weight_scale"),
+               *theirs = tensor_of(cx, want, module, "scale");
     assert_int_equal(osh_tensor_bytes(scale), osh_tensor_bytes(theirs));
     assert_memory_equal(scale->data, theirs->data, osh_tensor_bytes(scale));
     *n = 2 * osh_tensor_numel(codes);
     assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // no padding: each row fills a whole number
                                                         // of words
     int64_t differ = job_codes_differ(packed->data, codes->data, osh_tensor_bytes(packed));
-    osh_tensor_free(cx, packed), osh_tensor_free(cx, codes), osh_tensor_free(cx, scale), osh_tensor_free(cx, theirs);
+    osh_tensor_free(cx, packed), osh_tensor_free(cx, codes), osh_tensor_free(cx, scale),
+        osh_tensor_free(cx, theirs);
     return differ;
 }
 
@@ -78,7 +81,10 @@ static void compare_run(const char *all_experts, const char *golden)
 static void codes_of_a_run(void **state) { (void)state, compare_run("true", "codes.safetensors"); }
 
 /* Experts are calibrated with the tokens that the router sends to them. */
-static void codes_of_routed_tokens(void **state) { (void)state, compare_run("false", "routed.safetensors"); }
+static void codes_of_routed_tokens(void **state)
+{
+    (void)state, compare_run("false", "routed.safetensors");
+}
 
 /* In the pass that collects statistics, the experts process all tokens. In later passes, they
  * process only the tokens that the router sends to them. */
@@ -100,11 +106,15 @@ static void flops_of_experts(void **state)
     assert_int_equal(n, 1 + 3 + 1);
     for (int s = 0; s < 4; s++) attention += 4.0 * Q * lens[s] * (lens[s] + 1) / 2;
     double before = 2 * N * (2 * D * Q + 2 * D * K) + attention, router = 2 * N * D * E;
-    double expert = 2 * N * D * FE, hessians = N * (2 * D * (D + 1.0) + Q * (Q + 1.0) + E * FE * (FE + 1.0));
-    assert_true(fabs(c[1].flops[OSH_PHASE_OBSERVE] / (before + router + E * 2 * expert + hessians) - 1) < 1e-9);
-    assert_true(fabs(c[1].flops[OSH_PHASE_PROPAGATE] / (before + router + TOP * 3 * expert) - 1) < 1e-9);
+    double expert = 2 * N * D * FE,
+           hessians = N * (2 * D * (D + 1.0) + Q * (Q + 1.0) + E * FE * (FE + 1.0));
+    assert_true(fabs(c[1].flops[OSH_PHASE_OBSERVE] / (before + router + E * 2 * expert + hessians) -
+                     1) < 1e-9);
+    assert_true(fabs(c[1].flops[OSH_PHASE_PROPAGATE] / (before + router + TOP * 3 * expert) - 1) <
+                1e-9);
     double factors = 2.0 / 3 * (2 * pow(D, 3) + pow(Q, 3) + E * pow(FE, 3));
-    double solves = D * D * (Q + 2.0 * K) + D * Q * (double)Q + E * (2.0 * FE * D * D + D * FE * (double)FE);
+    double solves =
+        D * D * (Q + 2.0 * K) + D * Q * (double)Q + E * (2.0 * FE * D * D + D * FE * (double)FE);
     assert_true(fabs(c[1].flops[OSH_PHASE_SOLVE] / (factors + 2 * solves) - 1) < 1e-9);
     osh_free(cx, c);
     osh_plan_free(cx, p);
@@ -118,7 +128,8 @@ int main(void)
 {
     int unable = pin_isa();
     if (unable) return unable;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_of_a_run), cmocka_unit_test(codes_of_routed_tokens),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_of_a_run),
+                                       cmocka_unit_test(codes_of_routed_tokens),
                                        cmocka_unit_test(flops_of_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,8 @@ static const family families[] = {
      {0}, false, false},
     {"mpt", "transformer.wte: an embedding",
      {0}, false, false},
-    {"mamba", "backbone.layers.*.mixer.x_proj: a part of a state-space scan, which reads its weight",
+    {"mamba",
+     "backbone.layers.*.mixer.x_proj: a part of a state-space scan, which reads its weight",
      {"x_proj", "dt_proj"}, true, false},
     {"mamba2", "backbone.embeddings: an embedding",
      {0}, false, false},
@@ -124,15 +125,18 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     tiny_case t = {.json = cJSON_CreateObject()};
     char name[128];
     cJSON *list = cJSON_AddArrayToObject(t.json, "tensors");
-    cJSON_AddItemToObject(t.json, "config", cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(f, "config"), 1));
-    cJSON *architectures = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItem(t.json, "config"), "architectures");
+    cJSON_AddItemToObject(t.json, "config",
+                          cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(f, "config"), 1));
+    cJSON *architectures =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItem(t.json, "config"), "architectures");
     if (architectures) {
         snprintf(name, sizeof name, "Unknown%s", architectures->child->valuestring);
         cJSON_ReplaceItemInArray(architectures, 0, cJSON_CreateString(name));
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        cJSON_DeleteItemFromArray(shape, 0); // the row is a class and then a shape; removes the class
+        // the row is a class and then a shape; removes the class
+        cJSON_DeleteItemFromArray(shape, 0);
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);
         cJSON_AddItemToArray(list, row);
@@ -159,8 +163,10 @@ static void check_tensor(const family *f, const osh_plan *p, const cJSON *e)
             fail_msg("%s: %s is quantized and is a %s", f->name, e->string, cls);
         return;
     }
-    for (int i = 0; i < MAX_DENSE && f->dense[i]; i++) known |= strstr(e->string, f->dense[i]) != NULL;
-    if (linear && is_in_list(e->string) && !known) fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
+    for (int i = 0; i < MAX_DENSE && f->dense[i]; i++)
+        known |= strstr(e->string, f->dense[i]) != NULL;
+    if (linear && is_in_list(e->string) && !known)
+        fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
 }
 
 /* Checks the lines of the plan about dense modules. If there are many dense modules, the last line
@@ -172,13 +178,15 @@ static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
     osh_buf_init(&b, 0);
     for (int64_t i = 0; i < p->match.n_dense; i++) {
         osh_buf_clear(&b);
-        assert_ok(cx, osh_buf_printf(cx, &b, "%s: %s", p->match.dense[i].names, p->match.dense[i].why));
+        assert_ok(cx,
+                  osh_buf_printf(cx, &b, "%s: %s", p->match.dense[i].names, p->match.dense[i].why));
         found |= f->row && !strcmp(b.data, f->row);
     }
     if (!found) fail_msg("%s: no line '%s'", f->name, f->row);
     osh_buf_clear(&b);
     assert_ok(cx, osh_dense_warning(cx, &b, &p->match));
-    if ((b.len > 0) != f->warned) fail_msg("%s: %.3f of its blocks stay dense", f->name, p->match.dense_share);
+    if ((b.len > 0) != f->warned)
+        fail_msg("%s: %.3f of its blocks stay dense", f->name, p->match.dense_share);
     osh_buf_deinit(cx, &b);
 }
 
@@ -196,7 +204,8 @@ static void check_family(fixture *x, const cJSON *all, const family *f)
         assert_fails(x->cx, OSH_E_USAGE, osh_plan_new(x->cx, &p, &opt), f->row);
     } else {
         assert_ok(x->cx, osh_plan_new(x->cx, &p, &opt));
-        for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(json, "tensors")->child; e; e = e->next)
+        for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(json, "tensors")->child; e;
+             e = e->next)
             check_tensor(f, p, e);
         check_lines(x->cx, f, p);
     }
@@ -208,10 +217,13 @@ static void only_linears_are_quantized(void **state)
 {
     fixture *x = *state;
     cJSON *all = NULL; // own
-    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json", 1 << 20, 0));
+    assert_ok(x->cx,
+              osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json",
+                            1 << 20, 0));
     assert_int_equal(cJSON_GetArraySize(all), sizeof families / sizeof *families);
     osh_log_setup(x->cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) check_family(x, all, &families[i]);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        check_family(x, all, &families[i]);
     cJSON_Delete(all);
 }
 
@@ -224,15 +236,19 @@ static void experts_apart_want_codes(void **state)
     osh_options opt = {0}; // own
     osh_plan *p = NULL;
     char recipe[128];
-    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json", 1 << 20, 0));
+    assert_ok(x->cx,
+              osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json",
+                            1 << 20, 0));
     write_family(x->cx, x->dir, cJSON_GetObjectItemCaseSensitive(all, "llama4"));
-    put_text(x, "recipe.yaml", "quant_stage:\n  quant_modifiers:\n    MagnitudePruningModifier: {init_sparsity: 0.0, "
-                               "final_sparsity: 0.5, targets: ['re:.*proj']}\n");
+    put_text(x, "recipe.yaml",
+             "quant_stage:\n  quant_modifiers:\n    MagnitudePruningModifier: {init_sparsity: 0.0, "
+             "final_sparsity: 0.5, targets: ['re:.*proj']}\n");
     snprintf(recipe, sizeof recipe, "%s/recipe.yaml", x->dir);
     assert_ok(x->cx, osh_fields_default(x->cx, osh_option_fields, &opt));
     assert_ok(x->cx, osh_option_set(x->cx, &opt, "model", x->dir));
     assert_ok(x->cx, osh_option_set(x->cx, &opt, "recipe", recipe));
-    assert_fails(x->cx, OSH_E_UNSUPPORTED, osh_plan_new(x->cx, &p, &opt), "want a recipe that quantizes");
+    assert_fails(x->cx, OSH_E_UNSUPPORTED, osh_plan_new(x->cx, &p, &opt),
+                 "want a recipe that quantizes");
     osh_fields_deinit(x->cx, osh_option_fields, &opt);
     cJSON_Delete(all);
 }

@@ -85,8 +85,9 @@ static void test_ids_are_those_of_transformers(void **state)
     cJSON *all = NULL;     // own
     int n = 0;
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
-    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/generate/generate.json",
-                                   1 << 20, 0));
+    assert_ok(x->cx,
+              osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/generate/generate.json",
+                            1 << 20, 0));
     const cJSON *cases = cJSON_GetObjectItemCaseSensitive(all, "cases");
     for (const cJSON *c = cases->child; c; c = c->next, n++) check_case(x, three, c);
     printf("%d families\n", n);
@@ -125,8 +126,9 @@ static void test_texts_are_those_of_tokenizers(void **state)
 {
     fixture *x = *state;
     cJSON *all = NULL; // own
-    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/generate/decoders.json",
-                                   1 << 20, 0));
+    assert_ok(x->cx,
+              osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/generate/decoders.json",
+                            1 << 20, 0));
     for (const cJSON *c = all->child; c; c = c->next) {
         osh_tokenizer *t = NULL; // own
         char *file = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(c, "tokenizer"));

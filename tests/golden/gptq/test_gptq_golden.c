@@ -90,7 +90,8 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
     }
     plain_mirror(p, I);
     for (int64_t i = 0; i < I; i++)
-        if (!(c->dead && i % 37 == 5)) p[i * I + i] = (float)(((int64_t)p[i * I + i] / 256 + 1) * 256 + i);
+        if (!(c->dead && i % 37 == 5))
+            p[i * I + i] = (float)(((int64_t)p[i * I + i] / 256 + 1) * 256 + i);
     osh_free(cx, x);
     return h;
 }
@@ -123,7 +124,8 @@ static int8_t *load_codes(osh_ctx *cx, const gptq_case *c, const osh_q_args *q)
         int64_t words = osh_pack_words(c->I, q->bits);
         assert_int_equal(osh_tensor_bytes(t), c->O * words * 4);
         for (int64_t o = 0; o < c->O; o++)
-            osh_unpack_row(codes + o * c->I, 1, (const uint32_t *)t->data + o * words, 1, c->I, q->bits);
+            osh_unpack_row(codes + o * c->I, 1, (const uint32_t *)t->data + o * words, 1, c->I,
+                           q->bits);
     }
     osh_tensor_free(cx, t);
     return codes;
@@ -136,14 +138,15 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
     if (want) {
         assert_int_equal(got->dtype, want->dtype);
         assert_int_equal(osh_tensor_bytes(got), osh_tensor_bytes(want));
-        if (memcmp(got->data, want->data, osh_tensor_bytes(want))) fail_msg("%s: %s differs", c->name, leaf);
+        if (memcmp(got->data, want->data, osh_tensor_bytes(want)))
+            fail_msg("%s: %s differs", c->name, leaf);
     }
     osh_tensor_free(cx, want);
 }
 
 /* Returns tr(dW H dW^T), where dW is the error of the dequantized codes. */
-static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
-                        const osh_qparams *p, const osh_q_args *q)
+static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h,
+                        const void *codes, const osh_qparams *p, const osh_q_args *q)
 {
     int64_t n = c->O * c->I;
     osh_tensor *dq = NULL;
@@ -172,9 +175,11 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     assert_ok(cx, osh_tensor_new(cx, &out, OSH_F32, 2, h->shape));
     float *p = out->data;
     memcpy(p, h->data, osh_tensor_bytes(h));
-    for (int64_t i = 0; i < I; i++) mean += (p[i * I + i] > 0 ? p[i * I + i] : (double)c->samples / 2) / (double)I;
     for (int64_t i = 0; i < I; i++)
-        if (p[i * I + i] > 0) p[i * I + i] += (float)(mean * *(double *)((char *)m->args + f->offset));
+        mean += (p[i * I + i] > 0 ? p[i * I + i] : (double)c->samples / 2) / (double)I;
+    for (int64_t i = 0; i < I; i++)
+        if (p[i * I + i] > 0)
+            p[i * I + i] += (float)(mean * *(double *)((char *)m->args + f->offset));
     return out;
 }
 
@@ -223,8 +228,8 @@ static double condition(osh_ctx *cx, const osh_tensor *damped)
 
 /* Solves the job on a GPU. After that, the weight on the GPU must have the dequantized values of
  * the codes. */
-static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_linear_job *job, const osh_tensor *h,
-                        int64_t samples)
+static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_linear_job *job,
+                        const osh_tensor *h, int64_t samples)
 {
     osh_tensor *got = NULL, *dq = NULL;
     gpu_copy_of ch = gpu_put(cx, d, h), cw = gpu_put(cx, d, job->w);
@@ -248,8 +253,8 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
 /* Solves three weights with one input on a new device. One of the weights is packed. The used GPU
  * memory must be at most the bytes that `needs` predicts. The used host memory must be at most the
  * predicted bytes, and not much less. */
-static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
-                        int64_t samples)
+static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w,
+                        const osh_tensor *h, int64_t samples)
 {
     enum { N = 3 };
     osh_ctx *cx = NULL;
@@ -260,17 +265,21 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     gpu_copy_of ch = gpu_put(cx, d, h);
     for (int k = 0; k < N; k++) {
         cw[k] = gpu_put(cx, d, w);
-        jobs[k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w, .device_w = &cw[k].t};
+        jobs[k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w,
+                                   .device_w = &cw[k].t};
         jobs[k].pack = k == 1 && scheme->weights.type == OSH_Q_INT;
     }
-    size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST), on_gpu = osh_arena_room(d->arena);
+    size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST),
+           on_gpu = osh_arena_room(d->arena);
     size_t said = m->type->solver->needs(m, jobs, N, 1, &on_gpu);
     assert_ok(cx, m->type->solver->compress(cx, m, jobs, N, &ch.t, samples));
-    size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
-    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_gpu,
-                  host_took, said);
+    size_t took = osh_arena_peak(d->arena) - used,
+           host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
+    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took,
+                  on_gpu, host_took, said);
     strict(took <= on_gpu, took <= on_gpu + (32 << 20), "a solve takes what the plan says at most",
-           "A library got more of the arena than the plan counts: the smallest --device-memory ends in the middle.");
+           "A library got more of the arena than the plan counts: the smallest --device-memory "
+           "ends in the middle.");
     strict(host_took <= said && host_took * 10 >= said * 7, host_took <= said + (64 << 10),
            "a solve takes of the host what the plan says",
            "Libraries allocate beside: the plan's reserve has to hold it.");
@@ -283,8 +292,8 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
 /* Solves four inputs with one weight each in one call. The third Hessian has a factor only with
  * more damping. The results must have the same bytes as separate calls. The call must use at most
  * the memory that `needs_groups` predicts. */
-static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
-                         int64_t samples)
+static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w,
+                         const osh_tensor *h, int64_t samples)
 {
     enum { N = 4, BAD = 2 };
     osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call of the solver
@@ -302,38 +311,46 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(cx, osh_tensor_new(cx, &mine, OSH_F32, 2, h->shape));
             assert_ok(cx, osh_tensor_copy(cx, mine, h));
             float *x = mine->data, most = 0;
-            for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
+            for (int64_t i = 0; i < I; i++)
+                x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
             // makes a correlation above 1, so that H is indefinite
             if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most;
             cw[k] = gpu_put(cx, d, w), ch[k] = gpu_put(cx, d, mine);
             osh_tensor_free(cx, mine), mine = NULL;
-            jobs[together][k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w,
+            jobs[together][k] = (osh_linear_job){.name = "a", .scheme = scheme,
+                                                 .w = (osh_tensor *)w,
                                                  .device_w = &cw[k].t};
             groups[k] = (osh_job_group){&jobs[together][k], 1, &ch[k].t};
         }
         size_t used = osh_arena_used(d->arena), room = osh_arena_room(d->arena);
         if (together) {
             size_t said = m->type->solver->needs_groups(m, groups, N, 1, &room);
-            size_t one_room = osh_arena_room(d->arena), one = m->type->solver->needs(m, groups->jobs, 1, 1, &one_room);
+            size_t one_room = osh_arena_room(d->arena),
+                   one = m->type->solver->needs(m, groups->jobs, 1, 1, &one_room);
             assert_ok(own, m->type->solver->compress_groups(own, m, groups, N, samples));
-            size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
+            size_t took = osh_arena_peak(d->arena) - used,
+                   host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
             // the results of the other three inputs exist while the third input is damped again
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
-            print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, room,
-                          host_took, said);
-            strict(took <= room, took <= room + (32 << 20), "groups take what the plan says at most",
+            print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n",
+                          took, room, host_took, said);
+            strict(took <= room, took <= room + (32 << 20),
+                   "groups take what the plan says at most",
                    "A library got more of the arena than the plan counts.");
             assert_true(one_room <= room && host_took * 10 >= said * 7);
             assert_true(host_took <= (said > one + kept ? said : one + kept));
         }
         for (int k = 0; k < N && !together; k++)
-            assert_ok(cx, m->type->solver->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
+            assert_ok(cx,
+                      m->type->solver->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
         for (int k = 0; k < N; k++) gpu_take(cx, NULL, &cw[k]), gpu_take(cx, NULL, &ch[k]);
     }
     for (int k = 0; k < N; k++) {
         assert_memory_equal(jobs[0][k].codes, jobs[1][k].codes, bytes);
-        assert_true(jobs[0][k].objective == jobs[1][k].objective && jobs[0][k].nmse == jobs[1][k].nmse);
-        assert_true(jobs[0][k].fallback == jobs[1][k].fallback && (k != BAD || I == 1) == !jobs[0][k].fallback);
+        assert_true(jobs[0][k].objective == jobs[1][k].objective &&
+                    jobs[0][k].nmse == jobs[1][k].nmse);
+        assert_true(jobs[0][k].fallback == jobs[1][k].fallback &&
+                    (k != BAD || I == 1) == !jobs[0][k].fallback);
         for (int i = 0; i < 2; i++) osh_linear_job_deinit(i ? own : cx, &jobs[i][k]);
     }
     osh_device_close(cx, d);
@@ -346,7 +363,8 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 {
     osh_modifier *m = &c->recipe->modifiers[0];
     const osh_q_args *q = &m->schemes[0].weights;
-    osh_tensor *w = make_weight(cx, c), *used = make_weight(cx, c), *h = make_hessian(cx, c), *h_used = NULL;
+    osh_tensor *w = make_weight(cx, c), *used = make_weight(cx, c), *h = make_hessian(cx, c),
+               *h_used = NULL;
     int8_t *want = load_codes(cx, c, q);
     int64_t n = c->O * c->I, same = 0, rows = 0;
 
@@ -354,10 +372,12 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     float *to = h_used->data;
     // the upper triangle is NaN, because the modifier must not read it
     for (int64_t i = 0; i < c->I; i++)
-        for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
+        for (int64_t j = 0; j < c->I; j++)
+            to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
-    if (d && m->type->solver->gathers(m, &job, 1)) check_groups(m, &m->schemes[0], used, h_used, c->samples);
+    if (d && m->type->solver->gathers(m, &job, 1))
+        check_groups(m, &m->schemes[0], used, h_used, c->samples);
     if (d) compress_on(cx, d, m, &job, h_used, c->samples);
     else assert_ok(cx, m->type->solver->compress(cx, m, &job, 1, h_used, c->samples));
     assert_null(job.fallback);
@@ -370,15 +390,18 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
         rows += memcmp((int8_t *)job.codes + o * c->I, want + o * c->I, (size_t)c->I) != 0;
     osh_tensor *damped = damp(cx, c, h);
     double ours = objective(cx, c, w, damped->data, job.codes, &job.params, q);
-    double theirs = objective(cx, c, w, damped->data, want, &job.params, q), kappa = condition(cx, damped);
+    double theirs = objective(cx, c, w, damped->data, want, &job.params, q),
+           kappa = condition(cx, damped);
     double most = (0.001 + 4 * kappa / (1 << 24)) * (double)n;
     double above = 0.001 + 3 * 0.9 * sqrt(2.0 * (double)rows / (double)c->I) / (double)c->O;
     void *rtn = osh_alloc(cx, (size_t)n);
     assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
     double nearest = objective(cx, c, w, damped->data, rtn, &job.params, q);
-    print_message("%s %-24s %2ld of %5ld codes differ (at most %.0f)  objective %.7g, reference %.7g (ratio %.6f, at "
-                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "GPU" : "CPU", c->name, (long)(n - same), (long)n,
-                  most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
+    print_message("%s %-24s %2ld of %5ld codes differ (at most %.0f)  objective %.7g, reference "
+                  "%.7g (ratio %.6f, at "
+                  "most %.4f), RTN %.5g, condition %.3g\n",
+                  d ? "GPU" : "CPU", c->name, (long)(n - same), (long)n, most, ours, theirs,
+                  ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
     // the Hessian has an effect: the loss is less than that of rounding to nearest

@@ -25,7 +25,8 @@ static inline float *logits_of(osh_ctx *cx, const char *dir, const char *models_
     bool *keep = calloc((size_t)g->n_values, sizeof *keep);
     int logits = g->nodes[g->head].out[0];
     keep[logits] = true;
-    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
+    tiny_check(cx,
+               osh_exec_run(cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
     for (int v = 0; v < g->n_values; v++)
         if ((b->values[v] != NULL) != keep[v]) abort();
     int64_t n = b->n_tokens * g->n_vocab;

@@ -66,7 +66,8 @@ static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
                 *text = cJSON_GetObjectItemCaseSensitive(thinker ? thinker : config, "text_config");
     if (!text) text = cJSON_GetObjectItemCaseSensitive(config, "llm_config");
     const cJSON *padded = cJSON_GetObjectItemCaseSensitive(config, "padded_vocab_size"); // ChatGLM
-    const cJSON *size = padded ? padded : cJSON_GetObjectItemCaseSensitive(text ? text : config, "vocab_size");
+    const cJSON *size =
+        padded ? padded : cJSON_GetObjectItemCaseSensitive(text ? text : config, "vocab_size");
     uint64_t vocab = (uint64_t)size->valueint;
     for (int64_t i = 0; i < t->offsets[t->n_samples]; i++)
         t->ids[i] = (int32_t)(osh_rng_u64(tiny_seed, 7, (uint64_t)i) % vocab);
@@ -88,7 +89,8 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
 {
     uint32_t stream = 2166136261u;
     for (const char *p = name; *p; p++) stream = (stream ^ (unsigned char)*p) * 16777619u;
-    bool norm = tiny_ends(name, "norm.weight") || (strstr(name, ".ln_") && tiny_ends(name, ".weight"));
+    bool norm =
+        tiny_ends(name, "norm.weight") || (strstr(name, ".ln_") && tiny_ends(name, ".weight"));
     bool bias = tiny_ends(name, ".bias") || tiny_ends(name, "_bias"),
          embed = tiny_ends(name, "embed_tokens.weight");
     double gain = tiny_ends(name, "q_proj.weight") || tiny_ends(name, "k_proj.weight") ? 2.0 : 1.0;

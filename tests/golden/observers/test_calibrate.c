@@ -40,10 +40,12 @@ static osh_tensor *sample(uint64_t stream, int64_t n, float scale, bool one_side
     float *f = x->data;
     for (int64_t i = 0; i < n; i++) {
         uint64_t k = (uint64_t)i;
-        float v = osh_rng_sym(seed, stream, k) * osh_rng_sym(seed, stream + 1, k) * osh_rng_sym(seed, stream + 2, k);
+        float v = osh_rng_sym(seed, stream, k) * osh_rng_sym(seed, stream + 1, k) *
+                  osh_rng_sym(seed, stream + 2, k);
         v *= scale;
         for (int c = 0; c < copies; c++)
-            f[i / 100 * 100 * copies + c * 100 + i % 100] = (one_sided ? fabsf(v) : v) * (float)(1 + c);
+            f[i / 100 * 100 * copies + c * 100 + i % 100] =
+                (one_sided ? fabsf(v) : v) * (float)(1 + c);
     }
     return x;
 }
@@ -53,7 +55,8 @@ static osh_recipe *recipe_of(const char *args)
     osh_recipe *r = NULL;
     char text[1024];
     snprintf(text, sizeof text,
-             "s_stage: {s_modifiers: {QuantizationModifier: {config_groups: {group_0: {targets: [Linear], weights: "
+             "s_stage: {s_modifiers: {QuantizationModifier: {config_groups: {group_0: {targets: "
+             "[Linear], weights: "
              "{num_bits: 8, type: %s, strategy: channel}, input_activations: %s}}}}}",
              strstr(args, "type: float") ? "float" : "int", args);
     assert_ok(cx, osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml"));
@@ -77,25 +80,31 @@ static void check(const cJSON *c, int number)
             int64_t n = (int64_t)s->child->valuedouble;
             uint64_t stream = (uint64_t)(10 * number + 100 * k++);
             for (int copies = 1; copies <= 2; copies++) {
-                osh_tensor *x = sample(stream, n, (float)s->child->next->valuedouble, one_sided, copies);
-                if (look) assert_ok(cx, osh_act_observe_again(cx, &o[copies - 1], copies, x, a, NULL));
+                osh_tensor *x =
+                    sample(stream, n, (float)s->child->next->valuedouble, one_sided, copies);
+                if (look)
+                    assert_ok(cx, osh_act_observe_again(cx, &o[copies - 1], copies, x, a, NULL));
                 else assert_ok(cx, osh_act_observe(cx, &o[copies - 1], copies, x, a));
                 osh_tensor_free(cx, x);
             }
             total += look ? 0 : n;
         }
     }
-    for (int64_t b = -o[0].counts->n; b < o[0].counts->n; b++) seen += osh_histogram_at(o[0].counts, b);
+    for (int64_t b = -o[0].counts->n; b < o[0].counts->n; b++)
+        seen += osh_histogram_at(o[0].counts, b);
     assert_int_equal(seen, total);
     assert_int_equal(o[0].counts->total, total);
     osh_act_observed(&lo, &hi, &o[0], a, OSH_F32);
-    double want_lo = cJSON_GetObjectItem(c, "lo")->valuedouble, want_hi = cJSON_GetObjectItem(c, "hi")->valuedouble;
+    double want_lo = cJSON_GetObjectItem(c, "lo")->valuedouble,
+           want_hi = cJSON_GetObjectItem(c, "hi")->valuedouble;
     if (lo != (float)want_lo || hi != (float)want_hi)
-        fail_msg("%s: [%.9g, %.9g], want [%.9g, %.9g]", c->string, (double)lo, (double)hi, want_lo, want_hi);
+        fail_msg("%s: [%.9g, %.9g], want [%.9g, %.9g]", c->string, (double)lo, (double)hi, want_lo,
+                 want_hi);
     osh_act_observed(&l, &u, &o[1], a, OSH_F32);
     if (l != lo || u != hi) fail_msg("%s: of a head [%.9g, %.9g]", c->string, (double)l, (double)u);
     osh_act_observed(&l, &u, &o[2], a, OSH_F32);
-    if (l != 2 * lo || u != 2 * hi) fail_msg("%s: of twice the values [%.9g, %.9g]", c->string, (double)l, (double)u);
+    if (l != 2 * lo || u != 2 * hi)
+        fail_msg("%s: of twice the values [%.9g, %.9g]", c->string, (double)l, (double)u);
     for (int i = 0; i < 3; i++) osh_act_observer_deinit(cx, &o[i]);
     osh_recipe_free(cx, r);
 }
@@ -119,7 +128,8 @@ static void test_numpy(void **state)
  * by row. */
 static void test_weights(void **state)
 {
-    static const char *const observers[] = {"percentile", "layerwise_percentile", "min_mse", "entropy", "distribution"};
+    static const char *const observers[] = {"percentile", "layerwise_percentile", "min_mse",
+                                            "entropy", "distribution"};
     (void)state;
     for (size_t i = 0; i < sizeof observers / sizeof *observers; i++)
         for (int way = 0; way < 4; way++) {
@@ -135,9 +145,11 @@ static void test_weights(void **state)
             for (int64_t r = 0; r < rows; r++) {
                 const float *f = (const float *)x->data + r * each;
                 lo[r] = hi[r] = f[0];
-                for (int64_t k = 0; k < each; k++) lo[r] = fminf(lo[r], f[k]), hi[r] = fmaxf(hi[r], f[k]);
+                for (int64_t k = 0; k < each; k++)
+                    lo[r] = fminf(lo[r], f[k]), hi[r] = fmaxf(hi[r], f[k]);
             }
-            osh_range_job j = {.a = &a, .dt = OSH_F32, .from = OSH_F32, .w = x->data, .O = x->shape[0],
+            osh_range_job j = {.a = &a, .dt = OSH_F32, .from = OSH_F32, .w = x->data,
+                               .O = x->shape[0],
                                .I = x->shape[1], .min = lo, .max = hi};
             assert_ok(cx, osh_observer_search(cx, &j));
             for (int64_t r = 0; r < rows; r++) {
@@ -148,8 +160,8 @@ static void test_weights(void **state)
                 if (twice) assert_ok(cx, osh_act_observe_again(cx, &o, 1, &part, &a, NULL));
                 osh_act_observed(&l, &u, &o, &a, OSH_F32);
                 if (l != lo[r] || u != hi[r])
-                    fail_msg("%s: [%g, %g], want [%g, %g]", observers[i], (double)lo[r], (double)hi[r], (double)l,
-                             (double)u);
+                    fail_msg("%s: [%g, %g], want [%g, %g]", observers[i], (double)lo[r],
+                             (double)hi[r], (double)l, (double)u);
                 osh_act_observer_deinit(cx, &o);
             }
             osh_tensor_free(cx, x);
@@ -178,7 +190,8 @@ static void test_zeros(void **state)
 static osh_status look_twice(osh_ctx *tortured, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "min_mse", .n_kwargs = 1,
+    osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "min_mse",
+                    .n_kwargs = 1,
                     .kwargs = {{.name = "exact", .value = 1}}};
     osh_act_observer o[2] = {{0}};
     for (int look = 0; look < 2; look++) {
@@ -201,6 +214,7 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_numpy), cmocka_unit_test(test_weights),
-                                       cmocka_unit_test(test_zeros), cmocka_unit_test(test_out_of_memory)};
+                                       cmocka_unit_test(test_zeros),
+                                       cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -35,7 +35,10 @@ static int teardown(void **state)
     return live;
 }
 
-static int64_t number(const cJSON *c, const char *key) { return (int64_t)cJSON_GetObjectItem(c, key)->valuedouble; }
+static int64_t number(const cJSON *c, const char *key)
+{
+    return (int64_t)cJSON_GetObjectItem(c, key)->valuedouble;
+}
 
 static float weight_at(uint64_t stream, int64_t r, int64_t c, int64_t cols)
 {
@@ -99,7 +102,8 @@ static void same(const osh_container *st, const char *name, const char *leaf, co
         assert_ok(one, osh_container_read(one, want, st, e));
         for (size_t k = 0; k < n; k++)
             if (((const uint8_t *)t->data)[k] != want[k])
-                fail_msg("%s: byte %zu is %02x, want %02x", full, k, ((const uint8_t *)t->data)[k], want[k]);
+                fail_msg("%s: byte %zu is %02x, want %02x", full, k, ((const uint8_t *)t->data)[k],
+                         want[k]);
         free(want);
         return;
     }

@@ -81,7 +81,13 @@ static void test_torture(void **state)
 
 /* A fault in a copy of a file: n bytes at offset `at` are replaced (at < 0: counted from the end),
  * then the copy is cut to `size` bytes (0: not cut). The error must contain `says`. */
-typedef struct fault { const char *file; long at; const char *bytes; size_t n, size; const char *says; } fault;
+typedef struct fault {
+    const char *file;
+    long at;
+    const char *bytes;
+    size_t n, size;
+    const char *says;
+} fault;
 
 static void fault_check(fixture *f, const fault *w)
 {
@@ -130,7 +136,8 @@ static void test_footer(void **state)
     for (size_t i = 0; i + sizeof text_meta < n && !found; i++)
         if (!memcmp(text + i, text_meta, sizeof text_meta - 1)) found = i + sizeof text_meta - 1;
     assert_true(found && text[found] == 4); // 4 is the zigzag encoding of 2, the number of gzip
-    fault_check(f, &(fault){"texts_gzip", (long)found, "\x0a", 1, 0, "is compressed with LZ4, want Snappy"});
+    fault_check(f, &(fault){"texts_gzip", (long)found, "\x0a", 1, 0,
+                            "is compressed with LZ4, want Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x02", 1, 0, "not valid Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x0c", 1, 0, "not valid zstd"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x00", 1, 0, "another size than the page"});
@@ -156,7 +163,7 @@ static void test_columns(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup_dir, teardown_dir)
-    const struct CMUnitTest tests[] = {T(test_rows), T(test_torture), T(test_faults), T(test_footer),
-                                       T(test_columns)};
+    const struct CMUnitTest tests[] = {T(test_rows), T(test_torture), T(test_faults),
+                                       T(test_footer), T(test_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

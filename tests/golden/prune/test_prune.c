@@ -21,11 +21,15 @@ static const char folder[] = OSH_SOURCE_DIR "/tests/golden/prune";
 static osh_ctx *cx;
 static osh_container *st;
 
-static uint64_t stream_of(const cJSON *o) { return (uint64_t)cJSON_GetObjectItem(o, "stream")->valuedouble; }
+static uint64_t stream_of(const cJSON *o)
+{
+    return (uint64_t)cJSON_GetObjectItem(o, "stream")->valuedouble;
+}
 
 static float input(uint64_t stream, int64_t t, int64_t i)
 {
-    float v = osh_rng_sym(seed, stream + 1, (uint64_t)(t * I + i)), u = osh_rng_sym(seed, stream + 2, (uint64_t)t);
+    float v = osh_rng_sym(seed, stream + 1, (uint64_t)(t * I + i)),
+          u = osh_rng_sym(seed, stream + 2, (uint64_t)t);
     return i == 9 ? 0 : osh_round_to(osh_round_to(v * (float)(1 + i % 5) + u, OSH_F32), OSH_BF16);
 }
 
@@ -44,7 +48,8 @@ static void make_stats(float *h, float *importance, const cJSON *o)
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j <= i; j++) {
             double sum = 0;
-            for (int64_t t = 0; t < T; t++) sum += (double)input(stream_of(o), t, i) * input(stream_of(o), t, j);
+            for (int64_t t = 0; t < T; t++)
+                sum += (double)input(stream_of(o), t, i) * input(stream_of(o), t, j);
             h[i * I + j] = (float)sum;
             if (i == j) importance[i] = (float)sum;
         }
@@ -57,7 +62,9 @@ static osh_recipe *recipe_of(const cJSON *o)
     int n = snprintf(text, sizeof text, "s_stage: {p_modifiers: {%s: {", type);
     osh_recipe *r = NULL;
     for (const cJSON *k = o->child; k; k = k->next) {
-        if (!strcmp(k->string, "modifier") || !strcmp(k->string, "stream") || !strcmp(k->string, "zeros")) continue;
+        if (!strcmp(k->string, "modifier") || !strcmp(k->string, "stream") ||
+            !strcmp(k->string, "zeros"))
+            continue;
         char *value = cJSON_PrintUnformatted(k); // own
         n += snprintf(text + n, sizeof text - (size_t)n, "%s: %s, ", k->string, value);
         cJSON_free(value);
@@ -78,7 +85,8 @@ static void compare(const char *name, const uint16_t *got)
         int a = got[i] & 0x7fff, b = want[i] & 0x7fff;
         bool near = a && b && got[i] >> 15 == want[i] >> 15 && abs(a - b) == 1;
         later += near;
-        if (a != b && !near) fail_msg("%s, row %d, column %d: %04x, want %04x", name, i / I, i % I, got[i], want[i]);
+        if (a != b && !near)
+            fail_msg("%s, row %d, column %d: %04x, want %04x", name, i / I, i % I, got[i], want[i]);
     }
     if (later > LATER) fail_msg("%s: %d weights off by one", name, later);
 }
@@ -93,7 +101,8 @@ static void case_of(const cJSON *o)
     make_stats(h, importance, o);
     osh_tensor wt = osh_tensor_view(OSH_BF16, 2, (int64_t[]){O, I}, w);
     osh_tensor ht = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
-    osh_linear_job j = {.name = o->string, .scheme = &m->schemes[0], .w = &wt, .params.importance = importance};
+    osh_linear_job j = {.name = o->string, .scheme = &m->schemes[0], .w = &wt,
+                        .params.importance = importance};
     assert_ok(cx, m->type->pruner->sparsity(cx, &j.sparsity, m, 0, 1));
     assert_ok(cx, m->type->solver->compress(cx, m, &j, 1, &ht, SAMPLES));
     assert_true(j.packed && !j.fallback);

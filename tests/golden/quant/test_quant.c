@@ -177,7 +177,8 @@ static void check_weight_case(const osh_container *st, const cJSON *c)
     const osh_q_scheme *s = &q->schemes[0];
     osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
     int64_t N = number(c, "rows"), K = number(c, "cols");
-    osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL, stored[OSH_FORMAT_MAX_TENSORS];
+    osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL,
+               stored[OSH_FORMAT_MAX_TENSORS];
     // compressed-tensors decodes NVFP4 and MX to BF16
     osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt;
     const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
@@ -351,7 +352,8 @@ static void test_observers(void **state)
             assert_ok(cx, osh_act_observe(cx, &o, 1, x, a));
             osh_tensor_free(cx, x);
         }
-        osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, &(osh_q_scaling){a, dt, OSH_ARITH_REFERENCE});
+        osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1,
+                       &(osh_q_scaling){a, dt, OSH_ARITH_REFERENCE});
         osh_to_f32(&scale, &room, dt, 1);
         assert_true(scale == (float)cJSON_GetObjectItem(c, "scale")->valuedouble);
         assert_int_equal(zero, number(c, "zero"));

@@ -17,7 +17,8 @@
  * directory has no chat template. */
 static void make_model(osh_ctx *cx, const char *dir, const char *template)
 {
-    static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
+    static const char config[] =
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
     char to[64], from[512];
     snprintf(to, sizeof to, "%s/tokenizer_config.json", dir);
     assert_ok(cx, osh_file_write_all(cx, to, config, sizeof config - 1));
@@ -28,7 +29,8 @@ static void make_model(osh_ctx *cx, const char *dir, const char *template)
 }
 
 /* Converts a row to a line of a .jsonl file, and the line to a text, as the program does. */
-static osh_status text_of(osh_ctx *cx, osh_buf *out, const osh_hub_rows *rows, const osh_buf *line, const char *dir)
+static osh_status text_of(osh_ctx *cx, osh_buf *out, const osh_hub_rows *rows, const osh_buf *line,
+                          const char *dir)
 {
     osh_status rc = OSH_OK;
     osh_chat *chat = NULL; // own
@@ -71,8 +73,10 @@ static void compare(osh_ctx *cx, const cJSON *c, const char *dir)
     osh_status rc = text_of(cx, &got, &rows, &line, dir);
     const char *text = got.len ? got.data : "";
     if (rc && wanted) fail_msg("%s, %s: %s", name, template, osh_error_text(cx));
-    if (!rc && !wanted) fail_msg("%s, %s: gave '%s', and LLM Compressor refuses it", name, template, text);
-    if (wanted && strcmp(text, wanted)) fail_msg("%s, %s, %s: gave\n%s\nwanted\n%s", name, template, row, text, wanted);
+    if (!rc && !wanted)
+        fail_msg("%s, %s: gave '%s', and LLM Compressor refuses it", name, template, text);
+    if (wanted && strcmp(text, wanted))
+        fail_msg("%s, %s, %s: gave\n%s\nwanted\n%s", name, template, row, text, wanted);
     osh_error_clear(cx);
     osh_buf_deinit(cx, &page), osh_buf_deinit(cx, &line), osh_buf_deinit(cx, &got);
     cJSON_free(row);
@@ -98,6 +102,7 @@ static void test_registered(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_registered, make_context, drop_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_registered,
+                                                                       make_context, drop_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

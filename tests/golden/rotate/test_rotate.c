@@ -22,7 +22,8 @@ static int compare(osh_plan *p, const char *dtype, const char *leaf, const osh_e
     assert_ok(cx, osh_container_read(cx, raw, st, want));
     assert_int_equal(got->dtype, want->dtype);
     for (size_t i = 0; i < n; i++)
-        if (((uint8_t *)raw)[i] != ((uint8_t *)got->data)[i]) fail_msg("%s/%s: byte %zu differs", dtype, leaf, i);
+        if (((uint8_t *)raw)[i] != ((uint8_t *)got->data)[i])
+            fail_msg("%s/%s: byte %zu differs", dtype, leaf, i);
     osh_tensor_free(cx, got);
     free(raw);
     return 1;
@@ -41,7 +42,8 @@ static int case_of(const char *dtype, osh_dtype dt, bool centred)
     tiny_write(cx, &t, dir, dt);
     assert_ok(cx, osh_checkpoint_open(cx, &p.in.ck, dir));
     assert_ok(cx, osh_graph_new(cx, &p.in.graph, p.in.ck, NULL));
-    snprintf(text, sizeof text, "s_modifiers: {SpinQuantModifier: {transform_block_size: 16, center_embeddings: %s}}",
+    snprintf(text, sizeof text,
+             "s_modifiers: {SpinQuantModifier: {transform_block_size: 16, center_embeddings: %s}}",
              centred ? "true" : "false");
     assert_ok(cx, osh_recipe_parse(cx, &p.in.recipe, text, strlen(text), "r.yaml"));
     p.in.opt = &opt;

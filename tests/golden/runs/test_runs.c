@@ -23,7 +23,8 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
     int n = 0;
     size_t row = (size_t)a->shape[1] * sizeof(int32_t);
     for (int64_t r = 0; r < a->shape[0]; r++)
-        n += memcmp((const char *)a->data + (size_t)r * row, (const char *)b->data + (size_t)r * row, row) != 0;
+        n += memcmp((const char *)a->data + (size_t)r * row,
+                    (const char *)b->data + (size_t)r * row, row) != 0;
     return n;
 }
 
@@ -31,11 +32,14 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
  * Translates the names of Mixtral's experts. */
 static osh_tensor *find_theirs(osh_ctx *cx, const osh_container *want, const char *tensor)
 {
-    static const char *const names[][2] = {{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};
+    static const char *const names[][2] = {
+        {".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};
     osh_tensor *t = job_tensor(cx, want, tensor);
     for (size_t i = 0; !t && i < sizeof names / sizeof *names; i++) {
         const char *at = strstr(tensor, names[i][0]);
-        char *name = at ? osh_sprintf(cx, "%.*s%s%s", (int)(at - tensor), tensor, names[i][1], at + 4) : NULL; // own
+        char *name =
+            at ? osh_sprintf(cx, "%.*s%s%s", (int)(at - tensor), tensor, names[i][1], at + 4)
+               : NULL; // own
         if (name) t = job_tensor(cx, want, name);
         osh_free(cx, name);
     }
@@ -56,11 +60,15 @@ static void compare_all(osh_ctx *cx, const char *name, const osh_container *out,
         if (!b) fail_msg("%s: %s has codes here alone", name, tensor);
         assert_int_equal(osh_tensor_bytes(a), osh_tensor_bytes(b));
         int64_t k = job_codes_differ(a->data, b->data, osh_tensor_bytes(a));
-        if (k) printf("%s: %s: %lld codes of %d rows differ\n", name, tensor, (long long)k, rows_differ(a, b));
-        *loose += rows_differ(a, b), differ += k, codes += 2 * (int64_t)osh_tensor_bytes(a), modules++;
+        if (k)
+            printf("%s: %s: %lld codes of %d rows differ\n", name, tensor, (long long)k,
+                   rows_differ(a, b));
+        *loose += rows_differ(a, b), differ += k, codes += 2 * (int64_t)osh_tensor_bytes(a),
+            modules++;
         osh_tensor_free(cx, a), osh_tensor_free(cx, b);
     }
-    printf("%-20s %lld of %lld codes differ, %d modules\n", name, (long long)differ, (long long)codes, modules);
+    printf("%-20s %lld of %lld codes differ, %d modules\n", name, (long long)differ,
+           (long long)codes, modules);
     assert_true(modules >= 4 && codes > 8000);
     all_codes += codes, all_differ += differ, n_cases++;
 }
@@ -95,8 +103,8 @@ static void run_case(void **state)
 static void test_all_codes(void **state)
 {
     (void)state;
-    printf("%lld of %lld codes of %d models differ (limit 1 in 10,000)\n", (long long)all_differ, (long long)all_codes,
-           n_cases);
+    printf("%lld of %lld codes of %d models differ (limit 1 in 10,000)\n", (long long)all_differ,
+           (long long)all_codes, n_cases);
     assert_true(all_differ * 10000 <= all_codes);
 }
 
@@ -106,15 +114,52 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     const struct CMUnitTest tests[] = {
-        CASE(llama_default), CASE(mistral_window), CASE(ministral3), CASE(qwen2), CASE(qwen3),
-        CASE(gemma2), CASE(gemma3), CASE(gemma4), CASE(gemma4_k_eq_v), CASE(gemma4_moe), CASE(gemma4_vision),
-        CASE(phi3), CASE(phi3_longrope), CASE(granite), CASE(olmo2), CASE(olmo3), CASE(glm4), CASE(smollm3),
-        CASE(stablelm), CASE(stablelm_parallel), CASE(falcon), CASE(falcon_new), CASE(falcon_old),
-        CASE(opt), CASE(opt_after), CASE(gpt_neox), CASE(gpt_neox_serial),
-        CASE(mixtral), CASE(qwen2_moe), CASE(qwen3_moe), CASE(qwen3_moe_stacked), CASE(glm4_moe),
-        CASE(deepseek_v2), CASE(deepseek_v3), CASE(gpt_oss),
-        CASE(qwen3_next), CASE(qwen3_5), CASE(qwen3_5_moe), CASE(granite_hybrid), CASE(granite_hybrid_moe),
-        CASE(mamba2), CASE(llava), CASE(gemma3_vision), CASE(qwen2_5_vl), CASE(qwen3_vl), CASE(mllama),
+        CASE(llama_default),
+        CASE(mistral_window),
+        CASE(ministral3),
+        CASE(qwen2),
+        CASE(qwen3),
+        CASE(gemma2),
+        CASE(gemma3),
+        CASE(gemma4),
+        CASE(gemma4_k_eq_v),
+        CASE(gemma4_moe),
+        CASE(gemma4_vision),
+        CASE(phi3),
+        CASE(phi3_longrope),
+        CASE(granite),
+        CASE(olmo2),
+        CASE(olmo3),
+        CASE(glm4),
+        CASE(smollm3),
+        CASE(stablelm),
+        CASE(stablelm_parallel),
+        CASE(falcon),
+        CASE(falcon_new),
+        CASE(falcon_old),
+        CASE(opt),
+        CASE(opt_after),
+        CASE(gpt_neox),
+        CASE(gpt_neox_serial),
+        CASE(mixtral),
+        CASE(qwen2_moe),
+        CASE(qwen3_moe),
+        CASE(qwen3_moe_stacked),
+        CASE(glm4_moe),
+        CASE(deepseek_v2),
+        CASE(deepseek_v3),
+        CASE(gpt_oss),
+        CASE(qwen3_next),
+        CASE(qwen3_5),
+        CASE(qwen3_5_moe),
+        CASE(granite_hybrid),
+        CASE(granite_hybrid_moe),
+        CASE(mamba2),
+        CASE(llava),
+        CASE(gemma3_vision),
+        CASE(qwen2_5_vl),
+        CASE(qwen3_vl),
+        CASE(mllama),
         cmocka_unit_test(test_all_codes), // must run last, because it checks the sums over all
                                           // cases
     };

@@ -68,11 +68,12 @@ static void compare(const smooth_case *c, const char *leaf, const float *got, in
     wanted(want, c, leaf, n);
     for (int64_t i = 0; i < n; i++)
         if (got[i] != want[i] && !(fabs((double)got[i] - want[i]) <= tol * fabs(want[i])))
-            fail_msg("%s.%s, element %ld: %.9g, want %.9g", c->name, leaf, (long)i, (double)got[i], (double)want[i]);
+            fail_msg("%s.%s, element %ld: %.9g, want %.9g", c->name, leaf, (long)i, (double)got[i],
+                     (double)want[i]);
 }
 
-static void fold_and_compare(const smooth_case *c, const char *leaf, float *w, int64_t n, osh_fold_way way,
-                             const float *s)
+static void fold_and_compare(const smooth_case *c, const char *leaf, float *w, int64_t n,
+                             osh_fold_way way, const float *s)
 {
     char raw[2 * N * 4];
     const osh_fold_rule rule = {way, s, way == OSH_FOLD_ROWS ? 1 : N, 0};
@@ -92,11 +93,13 @@ static void case_of(const smooth_case *c)
     const osh_modifier *m = &c->recipe->modifiers[0];
     float lo[N], hi[N], most[N] = {0}, s[N], w[2][2 * N], norm[N];
     for (int64_t i = 0; i < N; i++) {
-        lo[i] = -square(c, 0, i), hi[i] = square(c, 1, i), norm[i] = osh_round_to(1 + number(c, 4, i) / 2, c->dt);
+        lo[i] = -square(c, 0, i), hi[i] = square(c, 1, i),
+        norm[i] = osh_round_to(1 + number(c, 4, i) / 2, c->dt);
         for (int k = 0; k < 4; k++) w[k / 2][k % 2 * N + i] = weight(c, k / 2, k % 2, i);
     }
     for (int k = 0; k < 2; k++) osh_fold_most(most, w[k], OSH_F32, N, 0, 2 * N);
-    m->type->transform->factors(m, s, &(osh_channels){.lo = lo, .hi = hi, .most = most, .n = N, .dtype = c->dt});
+    m->type->transform->factors(m, s, &(osh_channels){.lo = lo, .hi = hi, .most = most, .n = N,
+                                                      .dtype = c->dt});
     compare(c, "s", s, N);
     fold_and_compare(c, "balance", w[0], 2 * N, OSH_FOLD_COLUMNS, s);
     fold_and_compare(c, "norm", norm, N, OSH_FOLD_ROWS, s);
@@ -114,10 +117,12 @@ static void test_cases(void **state)
         smooth_case c = {.name = o->string,
                          .dt = osh_dtype_of_name(cJSON_GetObjectItem(o, "dtype")->valuestring),
                          .stream = (uint64_t)cJSON_GetObjectItem(o, "stream")->valuedouble};
-        snprintf(text, sizeof text,
-                 "s_stage: {q_modifiers: {SmoothQuantModifier: {smoothing_strength: %g, algorithm: %s}, "
-                 "QuantizationModifier: {scheme: W8A8}}}",
-                 cJSON_GetObjectItem(o, "strength")->valuedouble, cJSON_GetObjectItem(o, "algorithm")->valuestring);
+        snprintf(
+            text, sizeof text,
+            "s_stage: {q_modifiers: {SmoothQuantModifier: {smoothing_strength: %g, algorithm: %s}, "
+            "QuantizationModifier: {scheme: W8A8}}}",
+            cJSON_GetObjectItem(o, "strength")->valuedouble,
+            cJSON_GetObjectItem(o, "algorithm")->valuestring);
         assert_ok(cx, osh_recipe_parse(cx, &c.recipe, text, strlen(text), "case"));
         case_of(&c);
         osh_recipe_free(cx, c.recipe);

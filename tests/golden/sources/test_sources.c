@@ -14,12 +14,13 @@
 
 static void path_of(char to[300], const char *name, const char *file)
 {
-    snprintf(to, 300, "%s/tests/golden/sources/%s%s%s", OSH_SOURCE_DIR, name, file ? "/" : "", file ? file : "");
+    snprintf(to, 300, "%s/tests/golden/sources/%s%s%s", OSH_SOURCE_DIR, name, file ? "/" : "",
+             file ? file : "");
 }
 
 /* Compares elements [first, first + n) of a tensor. */
-static void compare_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_ckpt_tensor *t, const char *want,
-                         int64_t first, int64_t n)
+static void compare_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
+                         const char *want, int64_t first, int64_t n)
 {
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
     char *part = osh_alloc(cx, (size_t)(n * size));
@@ -72,22 +73,43 @@ done:
 
 static void test_all(void **state)
 {
-    static const char *const names[] = {"fp8_block", "fp8_scales", "fp8_ue8m0", "mxfp4", "packed", "fp8_experts",
-                                       "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16",
-                                       "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
-                                       "awq_gemv", "awq_gemv_rows", "modelopt_nvfp4",
-                                       "modelopt_nvfp4_file", "modelopt_fp8", "bnb_nf4",
-                                       "bnb_nf4_nested", "bnb_fp4", "bnb_int8", "fp8_deepseek_v4"};
+    static const char *const names[] = {"fp8_block",
+                                        "fp8_scales",
+                                        "fp8_ue8m0",
+                                        "mxfp4",
+                                        "packed",
+                                        "fp8_experts",
+                                        "fp8_experts_apart",
+                                        "fp8_llama4",
+                                        "scales_bfloat16",
+                                        "scales_float16",
+                                        "gptq_v1",
+                                        "gptq_v2",
+                                        "gptq_file",
+                                        "awq_gemm",
+                                        "awq_file",
+                                        "awq_gemv",
+                                        "awq_gemv_rows",
+                                        "modelopt_nvfp4",
+                                        "modelopt_nvfp4_file",
+                                        "modelopt_fp8",
+                                        "bnb_nf4",
+                                        "bnb_nf4_nested",
+                                        "bnb_fp4",
+                                        "bnb_int8",
+                                        "fp8_deepseek_v4"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i], NULL));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ok(cx, compare_source(cx, names[i], NULL));
     osh_ctx_free(cx);
 }
 
 /* Compares merged LoRA adapters with PEFT's result (tests/golden/adapter/gen.py). */
 static void test_adapters(void **state)
 {
-    static const char *const names[] = {"../adapter/llama", "../adapter/llama_rs", "../adapter/gpt2"};
+    static const char *const names[] = {"../adapter/llama", "../adapter/llama_rs",
+                                        "../adapter/gpt2"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

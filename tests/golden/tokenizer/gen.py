@@ -164,12 +164,12 @@ def bert(clean, chinese, strip, lower):
     return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": strip, "lowercase": lower}
 
 
-def sweep_text(behind):
+def sweep_text(after):
     """Makes texts of nearly all characters that a table treats in a special way, each followed by
     some text."""
     parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
              (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
-    return "".join(chr(c) + behind for lo, hi in parts for c in range(lo, hi))
+    return "".join(chr(c) + after for lo, hi in parts for c in range(lo, hi))
 
 
 def sweeps():
@@ -351,12 +351,12 @@ def main():
         f.write(",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in table.items()))
         f.write('},\n"cases": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in done) + "]}\n")
     swept = []
-    for name, parts, *behind in sweeps():
-        behind = behind[0] if behind else "a"
+    for name, parts, *after in sweeps():
+        after = after[0] if after else "a"
         spec = {"version": "1.0", "added_tokens": [], "model": table["probe"], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
                 "decoder": None, **parts}
-        ids = Tokenizer.from_str(json.dumps(spec)).encode(sweep_text(behind)).ids
-        swept.append({"name": name, "behind": behind, "model": "probe", "parts": parts, "n": len(ids), "crc32": zlib.crc32(struct.pack("<%di" % len(ids), *ids))})
+        ids = Tokenizer.from_str(json.dumps(spec)).encode(sweep_text(after)).ids
+        swept.append({"name": name, "after": after, "model": "probe", "parts": parts, "n": len(ids), "crc32": zlib.crc32(struct.pack("<%di" % len(ids), *ids))})
     with open(os.path.join(HERE, "sweeps.json"), "w") as f:
         f.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in swept) + "]\n")
     tok = Tokenizer.from_file(os.path.join(docs, "tokenizer.json"))

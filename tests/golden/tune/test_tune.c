@@ -23,7 +23,8 @@ static void learned_open(learned *l, const char *name, osh_dtype dt, int n_threa
 {
     memset(l, 0, sizeof *l);
     tiny_model_open(&l->m, name, dt, n_threads);
-    tiny_check(l->m.cx, osh_json_read(l->m.cx, &l->json, OSH_SOURCE_DIR "/tests/golden/tune/curves.json", 1 << 20, 0));
+    tiny_check(l->m.cx, osh_json_read(l->m.cx, &l->json,
+                                      OSH_SOURCE_DIR "/tests/golden/tune/curves.json", 1 << 20, 0));
     l->of = cJSON_GetObjectItemCaseSensitive(l->json, name);
     assert_non_null(l->of);
     l->d = (osh_dataset){.ids = l->m.t.ids, .offsets = l->m.t.offsets, .n = l->m.t.n_samples};
@@ -51,7 +52,8 @@ static bool is_taken(const osh_graph *g, int node)
 static osh_status take_one(osh_ctx *cx, learned *l, int weight, const osh_tensor *w)
 {
     osh_status rc = OSH_OK;
-    int64_t O = w->shape[0], I = w->shape[1], group = (int64_t)member(l, "group"), n = group ? group : I, G = I / n;
+    int64_t O = w->shape[0], I = w->shape[1], group = (int64_t)member(l, "group"),
+            n = group ? group : I, G = I / n;
     osh_q_args q = {.present = true, .bits = BITS, .type = OSH_Q_INT, .symmetric = true,
                     .strategy = group ? OSH_Q_GROUP : OSH_Q_CHANNEL, .group_size = group};
     osh_qparams p = {0};                     // own
@@ -106,7 +108,8 @@ done:
 
 static void near(double got, double want, const char *what, int step)
 {
-    if (!(fabs(got - want) <= 0.01 * want)) fail_msg("%s, step %d: %.6f, PyTorch has %.6f", what, step, got, want);
+    if (!(fabs(got - want) <= 0.01 * want))
+        fail_msg("%s, step %d: %.6f, PyTorch has %.6f", what, step, got, want);
 }
 
 static void learns_as_pytorch_does(void **state)
@@ -119,7 +122,8 @@ static void learns_as_pytorch_does(void **state)
         tiny_check(l.m.cx, learn(l.m.cx, &l, STEPS));
         const cJSON *curve = cJSON_GetObjectItemCaseSensitive(l.of, "curve");
         near(l.r.before, member(&l, "before"), names[k], -1);
-        for (int t = 0; t < STEPS; t++) near(l.curve[t], cJSON_GetArrayItem(curve, t)->valuedouble, names[k], t);
+        for (int t = 0; t < STEPS; t++)
+            near(l.curve[t], cJSON_GetArrayItem(curve, t)->valuedouble, names[k], t);
         near(l.r.after, member(&l, "after"), names[k], STEPS);
         assert_true(l.r.n_changed > 0 && l.r.n_changed < l.r.n_codes / 4);
         learned_close(&l);
@@ -169,7 +173,8 @@ static void the_peak_is_kept(void **state)
         for (int i = 0; i < l.m.g->n_nodes; i++) {
             int64_t group = (int64_t)member(&l, "group"), w = l.m.g->nodes[i].w[0];
             if (is_taken(l.m.g, i))
-                l.n_scales[w] = l.m.g->weights[w].shape[0] * (group ? l.m.g->weights[w].shape[1] / group : 1);
+                l.n_scales[w] =
+                    l.m.g->weights[w].shape[0] * (group ? l.m.g->weights[w].shape[1] / group : 1);
         }
         tiny_check(cx, osh_tune_bytes(cx, &m, l.m.g, l.m.ck, &l.d, l.n_scales));
         osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST) + m.kept + m.row);
@@ -185,7 +190,8 @@ static void a_step_moves_what_it_may(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
-    float v[4] = {3.2f, 2.9f, -4.4f, 0.1f}, mean[4] = {0}, square[4] = {0}, grad[4] = {1, 1, -1, -2}, w[4];
+    float v[4] = {3.2f, 2.9f, -4.4f, 0.1f}, mean[4] = {0}, square[4] = {0},
+          grad[4] = {1, 1, -1, -2}, w[4];
     float s0[2] = {0.5f, 2}, d[2] = {0}, d_mean[2] = {0}, d_square[2] = {0};
     const int8_t zero[2] = {1, 0};
     osh_tensor to = osh_tensor_view(OSH_F32, 2, (int64_t[]){1, 4}, w);
@@ -236,7 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learns_as_pytorch_does), cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(the_peak_is_kept),       cmocka_unit_test(models_without_gradients_are_refused),
+        cmocka_unit_test(the_peak_is_kept),
+        cmocka_unit_test(models_without_gradients_are_refused),
         cmocka_unit_test(allocations_fail),      cmocka_unit_test(a_step_moves_what_it_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,12 +21,12 @@
 #define __align__(n) __attribute__((aligned(n)))
 
 /* ---- vectors ---- */
-#define OSH_PLAY_VECTORS(type, name)                                                                                   \
-    struct __align__(2 * sizeof(type)) name##2 { type x, y; };                                                         \
-    struct name##3 { type x, y, z; };                                                                                  \
-    struct __align__(4 * sizeof(type) > 16 ? 16 : 4 * sizeof(type)) name##4 { type x, y, z, w; };                      \
-    inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                                   \
-    inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                                        \
+#define OSH_PLAY_VECTORS(type, name)                                                               \
+    struct __align__(2 * sizeof(type)) name##2 { type x, y; };                                     \
+    struct name##3 { type x, y, z; };                                                              \
+    struct __align__(4 * sizeof(type) > 16 ? 16 : 4 * sizeof(type)) name##4 { type x, y, z, w; };  \
+    inline name##2 make_##name##2(type x, type y) { return {x, y}; }                               \
+    inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                    \
     inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 OSH_PLAY_VECTORS(float, float)
 OSH_PLAY_VECTORS(double, double)
@@ -54,17 +54,19 @@ typedef CUevent_st *cudaEvent_t;
 /* A call of a kernel, run(args). drop(args) frees `args`. This struct replaces std::function, whose
  * header and templates would take a quarter of the time in which the kernels compile. */
 struct osh_play_body { void *args; void (*run)(void *args), (*drop)(void *args); };
-void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared,
+                     cudaStream_t stream,
                      osh_play_body body); // takes `body`
 void *osh_play_dynamic_shared(void);
 
-#define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                                           \
-    do {                                                                                                               \
-        auto kernel_ = kernel;                                                                                         \
-        osh_play_launch(#kernel, (const void *)kernel_, grid, block, shared, stream,                                   \
-                        osh_play_bind(kernel_, __VA_ARGS__));                                                          \
+#define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
+    do {                                                                                           \
+        auto kernel_ = kernel;                                                                     \
+        osh_play_launch(#kernel, (const void *)kernel_, grid, block, shared, stream,               \
+                        osh_play_bind(kernel_, __VA_ARGS__));                                      \
     } while (0)
-#define OSH_DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(osh_play_dynamic_shared())
+#define OSH_DYNAMIC_SHARED(type, name)                                                             \
+    type *name = reinterpret_cast<type *>(osh_play_dynamic_shared())
 
 /* Returns a call of the kernel with copies of the arguments. */
 template <class F> osh_play_body osh_play_keep(F f)
@@ -97,20 +99,35 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __any_sync(mask, p) (osh_play_vote(OSH_PLAY_SITE, mask, p) != 0)
 #define __all_sync(mask, p) (osh_play_vote(OSH_PLAY_SITE, mask, !(p)) == 0)
 #define __shfl_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_idx, mask, v, __VA_ARGS__)
-#define __shfl_xor_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_xor, mask, v, __VA_ARGS__)
+#define __shfl_xor_sync(mask, v, ...)                                                              \
+    osh_play_shfl(OSH_PLAY_SITE, osh_play_xor, mask, v, __VA_ARGS__)
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
-#define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
+#define __shfl_down_sync(mask, v, ...)                                                             \
+    osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
 // implements __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
 /* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
  * `width` lanes from lane `first` on. */
-inline int osh_play_idx(int me, int arg, int first, int width) { return (void)me, first + (arg & (width - 1)); }
-inline int osh_play_xor(int me, int arg, int first, int width) { return (me ^ arg) < first + width ? me ^ arg : me; }
-inline int osh_play_up(int me, int arg, int first, int width) { return (void)width, me - arg < first ? me : me - arg; }
-inline int osh_play_down(int me, int arg, int first, int width) { return me + arg >= first + width ? me : me + arg; }
+inline int osh_play_idx(int me, int arg, int first, int width)
+{
+    return (void)me, first + (arg & (width - 1));
+}
+inline int osh_play_xor(int me, int arg, int first, int width)
+{
+    return (me ^ arg) < first + width ? me ^ arg : me;
+}
+inline int osh_play_up(int me, int arg, int first, int width)
+{
+    return (void)width, me - arg < first ? me : me - arg;
+}
+inline int osh_play_down(int me, int arg, int first, int width)
+{
+    return me + arg >= first + width ? me : me + arg;
+}
 template <class T>
-T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t mask, T v, int arg, int width = warpSize)
+T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t mask, T v, int arg,
+                int width = warpSize)
 {
     osh_play_slot mine = {{0}};
     int me = osh_play_lane(), from = source(me, arg, me & -width, width);
@@ -136,27 +153,54 @@ inline void __threadfence_block(void) {}
 
 /* ---- atomics ---- */
 /* Plain reads and writes are enough, because fibers do not interrupt each other. */
-template <class T, class F> __attribute__((noinline, no_sanitize("thread"))) T osh_play_atomic(T *p, F f)
+template <class T, class F>
+__attribute__((noinline, no_sanitize("thread"))) T osh_play_atomic(T *p, F f)
 {
     T old = *p;
     *p = f(old);
     return old;
 }
-#define OSH_PLAY_ATOMICS(T)                                                                                            \
-    inline T atomicAdd(T *p, T v) { return osh_play_atomic(p, [=](T o) { return (T)(o + v); }); }                      \
-    inline T atomicMin(T *p, T v) { return osh_play_atomic(p, [=](T o) { return o < v ? o : v; }); }                   \
-    inline T atomicMax(T *p, T v) { return osh_play_atomic(p, [=](T o) { return o > v ? o : v; }); }                   \
-    inline T atomicOr(T *p, T v) { return osh_play_atomic(p, [=](T o) { return o | v; }); }                            \
-    inline T atomicAnd(T *p, T v) { return osh_play_atomic(p, [=](T o) { return o & v; }); }                           \
-    inline T atomicExch(T *p, T v) { return osh_play_atomic(p, [=](T) { return v; }); }                                \
-    inline T atomicCAS(T *p, T want, T v) { return osh_play_atomic(p, [=](T o) { return o == want ? v : o; }); }
+#define OSH_PLAY_ATOMICS(T)                                                                        \
+    inline T atomicAdd(T *p, T v)                                                                  \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return (T)(o + v); });                                \
+    }                                                                                              \
+    inline T atomicMin(T *p, T v)                                                                  \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return o < v ? o : v; });                             \
+    }                                                                                              \
+    inline T atomicMax(T *p, T v)                                                                  \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return o > v ? o : v; });                             \
+    }                                                                                              \
+    inline T atomicOr(T *p, T v)                                                                   \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return o | v; });                                     \
+    }                                                                                              \
+    inline T atomicAnd(T *p, T v)                                                                  \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return o & v; });                                     \
+    }                                                                                              \
+    inline T atomicExch(T *p, T v)                                                                 \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T) { return v; });                                           \
+    }                                                                                              \
+    inline T atomicCAS(T *p, T want, T v)                                                          \
+    {                                                                                              \
+        return osh_play_atomic(p, [=](T o) { return o == want ? v : o; });                         \
+    }
 OSH_PLAY_ATOMICS(int)
 OSH_PLAY_ATOMICS(unsigned)
 OSH_PLAY_ATOMICS(long long)
 OSH_PLAY_ATOMICS(unsigned long long)
 
 /* ---- arithmetic ---- */
-template <class To, class From> To osh_play_bits(From f) { To t; memcpy(&t, &f, sizeof t); return t; }
+template <class To, class From> To osh_play_bits(From f)
+{
+    To t;
+    memcpy(&t, &f, sizeof t);
+    return t;
+}
 inline unsigned __float_as_uint(float f) { return osh_play_bits<unsigned>(f); }
 inline int __float_as_int(float f) { return osh_play_bits<int>(f); }
 inline float __uint_as_float(unsigned u) { return osh_play_bits<float>(u); }
@@ -185,8 +229,8 @@ inline int __clz(int i) { return i ? __builtin_clz((unsigned)i) : 32; }
 template <class T> T __ldg(const T *p) { return *p; }
 template <class T> T __ldcs(const T *p) { return *p; }
 template <class T> void __stcs(T *p, T v) { *p = v; }
-#define OSH_PLAY_MIN_MAX(T)                                                                                            \
-    inline T min(T a, T b) { return a < b ? a : b; }                                                                   \
+#define OSH_PLAY_MIN_MAX(T)                                                                        \
+    inline T min(T a, T b) { return a < b ? a : b; }                                               \
     inline T max(T a, T b) { return a > b ? a : b; }
 OSH_PLAY_MIN_MAX(int)
 OSH_PLAY_MIN_MAX(unsigned)
@@ -201,25 +245,32 @@ inline double max(double a, double b) { return fmax(a, b); }
 
 /* ---- calls of the runtime ---- */
 typedef enum cudaError {
-    cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInitializationError = 3,
-    cudaErrorInvalidConfiguration = 9, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
-    cudaErrorInvalidDevice = 101, cudaErrorNoKernelImageForDevice = 209, cudaErrorECCUncorrectable = 214,
+    cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3, cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100, cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209, cudaErrorECCUncorrectable = 214,
     cudaErrorOperatingSystem = 304, cudaErrorInvalidResourceHandle = 400, cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700, cudaErrorLaunchTimeout = 702, cudaErrorAssert = 710,
-    cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorHardwareStackError = 714, cudaErrorIllegalInstruction = 715,
-    cudaErrorMisalignedAddress = 716, cudaErrorInvalidAddressSpace = 717, cudaErrorInvalidPc = 718,
-    cudaErrorLaunchFailure = 719, cudaErrorNotSupported = 801, cudaErrorSystemDriverMismatch = 803,
+    cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715, cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717, cudaErrorInvalidPc = 718, cudaErrorLaunchFailure = 719,
+    cudaErrorNotSupported = 801, cudaErrorSystemDriverMismatch = 803,
     cudaErrorUnknown = 999
 } cudaError_t;
 typedef enum cudaMemcpyKind {
-    cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault
+    cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault
 } cudaMemcpyKind;
-typedef enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 } cudaFuncAttribute;
+typedef enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8
+} cudaFuncAttribute;
 typedef enum cudaDeviceAttr {
-    cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 } cudaDeviceAttr;
-enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
+       cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
 typedef struct cudaUUID_t {
     char bytes[16];
@@ -245,7 +296,10 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int ordinal);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t osh_play_malloc(void **out, size_t n_bytes);
 cudaError_t osh_play_host_alloc(void **out, size_t n_bytes);
-template <class T> cudaError_t cudaMalloc(T **out, size_t n_bytes) { return osh_play_malloc((void **)out, n_bytes); }
+template <class T> cudaError_t cudaMalloc(T **out, size_t n_bytes)
+{
+    return osh_play_malloc((void **)out, n_bytes);
+}
 template <class T> cudaError_t cudaHostAlloc(T **out, size_t n_bytes, unsigned)
 {
     return osh_play_host_alloc((void **)out, n_bytes);
@@ -254,9 +308,10 @@ cudaError_t cudaFree(void *p);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *p);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t s);
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind,
+                            cudaStream_t s);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t n_bytes, cudaStream_t s);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
