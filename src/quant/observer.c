@@ -147,8 +147,8 @@ static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q
 {
     if (o->choose)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s: observer %s with strategy tensor_group (NVFP4) is not made by this "
-                        "version: want minmax or static_minmax",
+                        "%s: observer %s with strategy tensor_group (NVFP4) is not supported: "
+                        "want minmax or static_minmax",
                         where, o->name);
     if (!o->search) return OSH_OK;
     if (a->dynamic == OSH_Q_LOCAL || o->search(a).weighted)
@@ -189,8 +189,7 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
             OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]",
                      where, k->name, given->value, k->whole ? "whole " : "", k->min, k->max);
         if (k->idle)
-            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where,
-                    k->name);
+            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s has no effect here", where, k->name);
     }
 done:
     return rc;
