@@ -23,7 +23,7 @@ run >/dev/null 2>err || fail "$(cat err)"
 tr -d '\n ' <out/config.json |
     grep -q '"ignore":\["model.layers.0.mlp.gate","model.layers.1.mlp.gate","lm_head"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
-"$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
+"$ONESHOT" inspect out | grep -q 'it is unknown if vLLM and transformers load OddForCausalLM' || fail "inspect"
 
 # Checks the first lines of inspect, which have at most 80 columns.
 summary() { # arguments: model, wanted lines; "..." in a line is any text
