@@ -189,7 +189,8 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
             OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]",
                      where, k->name, given->value, k->whole ? "whole " : "", k->min, k->max);
         if (k->idle)
-            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s has no effect here", where, k->name);
+            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where,
+                    k->name);
     }
 done:
     return rc;

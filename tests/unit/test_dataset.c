@@ -593,12 +593,12 @@ static void test_eval_text(void **state)
     opt.max_seq_length = 13;
     assert_fails(cx, OSH_E_FORMAT, "12 tokens, fewer than one window of 13", EVAL(0, 0, 0));
     opt.max_seq_length = 4;
-    assert_fails(cx, OSH_E_USAGE, "first_window is 3 of 3 windows", EVAL(0, 3, 0));
+    assert_fails(cx, OSH_E_USAGE, "first_window is 3, but there are 3 windows", EVAL(0, 3, 0));
     assert_fails(cx, OSH_E_USAGE, "first_window is -1", EVAL(0, -1, 0));
     assert_fails(cx, OSH_E_USAGE, "max_windows -2", EVAL(0, 0, -2));
     assert_fails(cx, OSH_E_USAGE, "stride is -1", EVAL(-1, 0, 0));
     opt.n_vocab = 8;
-    assert_fails(cx, OSH_E_FORMAT, "x.txt: token 3 of it is 8", EVAL(0, 0, 0));
+    assert_fails(cx, OSH_E_FORMAT, "x.txt: its token 3 is 8", EVAL(0, 0, 0));
     opt.n_vocab = 9;
     file(cx, "x.txt", "");
     assert_fails(cx, OSH_E_FORMAT, "x.txt: the dataset is empty", EVAL(0, 0, 0));
@@ -622,7 +622,7 @@ static void test_eval_rows(void **state)
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
     windows(cx, NULL, &opt, 0, 3, 0, "8");
     windows(cx, NULL, &opt, 0, 2, INT64_MAX, "3 3|8");
-    assert_fails(cx, OSH_E_USAGE, "first_window is 4 of 4", EVAL(0, 4, 0));
+    assert_fails(cx, OSH_E_USAGE, "first_window is 4, but there are 4", EVAL(0, 4, 0));
     assert_fails(cx, OSH_E_USAGE, "a stride needs one text", EVAL(2, 0, 0));
     file(cx, "x.jsonl", "{\"text\": \"ab\"}\n");
     windows(cx, tok, &opt, 0, 0, 0, "0 2 3 1");

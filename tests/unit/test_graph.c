@@ -272,7 +272,7 @@ static void bad_configs(void **state)
         {"qwen3_moe", "decoder_sparse_step", "0", OSH_E_FORMAT, "decoder_sparse_step"},
         {"qwen3_moe", "mlp_only_layers", "1", OSH_E_FORMAT, "mlp_only_layers is not a list"},
         {"qwen3_moe", "mlp_only_layers", "[\"1\"]", OSH_E_FORMAT,
-         "mlp_only_layers has an item that is no number"},
+         "mlp_only_layers has an item that is not a number"},
         {"glm4_moe", "n_group", "4", OSH_E_UNSUPPORTED, "2 of 6 experts, in 1 of 4 groups"},
         {"glm4_moe", "num_experts_per_tok", "4", OSH_E_UNSUPPORTED,
          "4 of 6 experts, in 1 of 2 groups"},
