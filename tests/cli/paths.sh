@@ -57,7 +57,7 @@ refused '--output user.txt: .* not a page of oneshot' report p.yaml --output use
 refused '--output p.yaml: .* not a page of oneshot' report p.yaml --output p.yaml
 cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 "$ONESHOT" report p.yaml --output p.html >/dev/null 2>said || code=$?
-[ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
+[ $code = 1 ] && grep -q 'cannot create p.html.tmp: found a file with a second name' said || fail "$code: $(cat said)"
 
 # Tests flags that are given twice.
 twice() { # arguments: flag, its two values, then the arguments of oneshot
