@@ -88,7 +88,7 @@ osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *
     for (const char *s = below; *s;) {
         size_t n = strcspn(s, "/");
         if (!n || n > NAME_MAX)
-            OSH_FAIL(cx, OSH_E_IO, "%s: a name of %zu bytes in it, want 1 to %d", d->path, n,
+            OSH_FAIL(cx, OSH_E_IO, "%s: one of its names has %zu bytes, want 1 to %d", d->path, n,
                      NAME_MAX);
         memcpy(name, s, n), name[n] = 0;
         int fd = dir_step(d->fd, name, s == below);
@@ -227,8 +227,7 @@ osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *
 {
     osh_status rc = OSH_OK;
     if (!osh_file_is_at(f, osh_file_path(f)))
-        OSH_FAIL(cx, OSH_E_IO, "%s/%s is another file than the one that was written", d->path,
-                 name);
+        OSH_FAIL(cx, OSH_E_IO, "%s/%s is not the file that was written", d->path, name);
     OSH_TRY(name_move(cx, d, name, to_dir, to));
 done:
     return rc;

@@ -108,8 +108,8 @@ const char *osh_cufile_text(int64_t result, char *to, size_t room)
 {
     static const struct { int code; const char *text; } codes[] = {
         {5001, "its driver is not initialised"}, {5007, "this platform is not supported"},
-        {5008, "the file system does not take it"}, {5010, "the module nvidia-fs refuses"},
-        {5011, "CUDA refuses"}, {5019, "the file was opened with flags that it does not take"},
+        {5008, "the file system does not support it"}, {5010, "the module nvidia-fs refuses"},
+        {5011, "CUDA refuses"}, {5019, "the file was opened with flags that it does not support"},
         {5020, "the file was opened without O_DIRECT"}, {5022, "an argument is invalid"},
         {5023, "the memory is registered already"}, {5025, "permission is missing"},
         {5027, "the file is not registered"}, {5028, "the file is registered already"},

@@ -28,7 +28,7 @@ void osh_cufile_unlock(void *base);
 /* Reads bytes [at, at + n_bytes) of the file to the address `base` + `to`. The call may read fewer
  * bytes, like read(2). Any thread that uses the GPU may call it. */
 int64_t osh_cufile_read(void *handle, void *base, size_t n_bytes, int64_t at, int64_t to);
-/* Returns the meaning of a negative result, such as "the file system does not take it (cuFile
+/* Returns the meaning of a negative result, such as "the file system does not support it (cuFile
  * 5008)". */
 const char *osh_cufile_text(int64_t result, char *to, size_t room);
 #ifdef __cplusplus

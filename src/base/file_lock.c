@@ -97,8 +97,8 @@ static osh_status leftover_remove(osh_ctx *cx, const char *path)
     }
     if (foreign_text(&st))
         OSH_FAIL(cx, OSH_E_IO,
-                 "cannot create %s: %s is there, want nothing, or a file that a killed run left",
-                 path, foreign_text(&st));
+                 "cannot create %s: found %s, want no file, or a file that a killed run left", path,
+                 foreign_text(&st));
     if ((f->fd = osh_fd_open(path, O_RDWR | O_NOFOLLOW)) < 0) {
         /* ENOENT: the process that made the file has already renamed it */
         if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path));

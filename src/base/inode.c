@@ -35,7 +35,7 @@ const char *osh_inode_text(const osh_inode *p)
         return p->n_names > 1 ? "a file with a second name (a hard link)" : "a file";
     case OSH_INODE_DIR: return "a directory";
     case OSH_INODE_LINK: return "a symbolic link";
-    default: return "no file and no directory";
+    default: return "not a file or a directory";
     }
 }
 

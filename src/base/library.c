@@ -12,15 +12,15 @@ osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_l
         lib = dlopen(l->sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror();
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s want it: install the package %s",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s need it: install the package %s",
                  why ? why : l->sonames[0], l->use, l->package);
     }
     for (size_t i = 0; i < l->n; i++) {
         void *p = dlsym(lib, l->symbols[i].name);
         if (!p)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s has no %s: want that of the package %s, or a later one", l->sonames[0],
-                     l->symbols[i].name, l->package);
+                     "%s has no %s: want the version of the package %s, or a later one",
+                     l->sonames[0], l->symbols[i].name, l->package);
         /* memcpy is used, because ISO C has no cast from void * to a function pointer. */
         memcpy((char *)table + l->symbols[i].at, &p, sizeof p);
     }

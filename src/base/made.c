@@ -74,6 +74,6 @@ osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, cons
     if (fd >= 0) close(fd);
     if (n >= 0 && m->is(head)) return OSH_OK;
     return osh_fail(cx, OSH_E_USAGE,
-                    "%s %s: there is a file that is not %s; it is left as it is: want another name",
-                    shown, path, m->noun);
+                    "%s %s: the existing file is not %s and is kept: want another name", shown,
+                    path, m->noun);
 }

@@ -410,7 +410,7 @@ osh_status osh_chat_render_part(osh_ctx *cx, const osh_chat *c, osh_buf *out,
     if (!c->columns) osh_jrun_vars(&r, osh_jv_json(&r, c->special, strlen(c->special)));
     osh_jv top = osh_jv_dict(&r, OSH_JV_DICT), of_row = osh_jv_json(&r, row->text, row->n);
     if (!r.rc && of_row.kind != OSH_JV_DICT)
-        osh_jrun_fail(&r, OSH_E_FORMAT, "the row is no JSON object");
+        osh_jrun_fail(&r, OSH_E_FORMAT, "the row is not a JSON object");
     if (c->columns) {
         osh_jrun_vars(&r, of_row);
     } else if (!r.rc) {

@@ -160,7 +160,7 @@ static void bind_params(osh_jrun *r, const osh_jnode *def, const osh_jlist *list
     if (i < list->n || used < named->n)
         osh_jrun_fail(
             r, OSH_E_FORMAT,
-            "the macro '%.*s' takes %zu arguments, got others ('varargs' and 'kwargs' are "
+            "the macro '%.*s' takes %zu arguments, got different ones ('varargs' and 'kwargs' are "
             "not supported)",
             (int)def->value.n, def->value.u.s, i);
 }

@@ -196,7 +196,7 @@ static osh_jv filter_indent(osh_jrun *r, const osh_jargs *a)
     if (s.kind != OSH_JV_STR)
         return osh_jrun_fail(r, OSH_E_FORMAT, "indent of %s, want a string", osh_jv_type(s));
     if (has_other_lines(r, s))
-        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "indent of lines that end in other than \\n");
+        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "indent of lines that do not end in \\n");
     int64_t n = width.kind == OSH_JV_STR ? 1 : osh_jv_whole(r, width, "the width of indent");
     bool blank = osh_jv_true(a->at[2]);
     osh_buf out;

@@ -208,7 +208,8 @@ static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
         cp = cp << 4 | (uint32_t)h;
     }
     if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
-        osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "'\\%c%x' is no character", x->s[at], (unsigned)cp);
+        osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "'\\%c%x' is not a character", x->s[at],
+                      (unsigned)cp);
     else
         *n += osh_utf8_encode(out + *n, cp);
 }

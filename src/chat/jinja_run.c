@@ -93,7 +93,7 @@ void osh_jrun_vars(osh_jrun *r, osh_jv vars)
     osh_jscope *s = osh_jrun_get(r, sizeof *s);
     if (!s || r->rc) return;
     if (vars.kind != OSH_JV_DICT) {
-        osh_jrun_fail(r, OSH_E_FORMAT, "the variables are no JSON object");
+        osh_jrun_fail(r, OSH_E_FORMAT, "the variables are not a JSON object");
         return;
     }
     s->vars = *vars.u.dict, s->up = r->scope;

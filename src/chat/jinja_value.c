@@ -290,8 +290,7 @@ osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v)
         return l;
     }
     default:
-        osh_jrun_fail(r, OSH_E_FORMAT, "%s where something to walk through is wanted",
-                      osh_jv_type(v));
+        osh_jrun_fail(r, OSH_E_FORMAT, "%s in place of a list, a dict or a string", osh_jv_type(v));
     }
     return NULL;
 }

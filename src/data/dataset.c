@@ -299,8 +299,8 @@ static osh_status loader_read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
 
     if (l->opt->split && strchr(l->opt->split, '+'))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: splits '%s' is a sum, and rows of one slice are shuffled", l->opt->path,
-                 l->opt->split);
+                 "%s: splits '%s' is a sum: only the rows of one slice can be shuffled",
+                 l->opt->path, l->opt->split);
     OSH_TRY(loader_find_split(cx, l, &n_rows, true));
     n_rows = l->to - l->from;
     if (n_rows > UINT32_MAX)
@@ -389,7 +389,7 @@ static osh_status loader_check_any(osh_ctx *cx, const loader *l)
 {
     if (!l->n_seen) return osh_fail(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
     if (!l->n)
-        return osh_fail(cx, OSH_E_FORMAT, "%s: no row holds a token, of %lld read", l->opt->path,
+        return osh_fail(cx, OSH_E_FORMAT, "%s: no row holds a token (%lld read)", l->opt->path,
                         (long long)l->n_seen);
     return OSH_OK;
 }
@@ -459,8 +459,8 @@ static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
                         "first_window is %lld and max_windows %lld, wanted 0 or more",
                         (long long)first, (long long)count);
     if (first >= n)
-        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld of %lld windows", path,
-                        (long long)first, (long long)n);
+        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld, but there are %lld windows",
+                        path, (long long)first, (long long)n);
     *n_out = count && count < n - first ? count : n - first;
     return OSH_OK;
 }
@@ -575,12 +575,12 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     OSH_TRY(loader_init(cx, &l, tok, &plain));
     if (l.rows.json) {
         if (stride && stride != opt->max_seq_length)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample",
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride needs one text, but each row here is a sample",
                      opt->path);
         OSH_TRY(loader_load_rows(cx, out, &l, &w));
     } else {
         if (opt->split)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: splits are of rows, and this is one text", opt->path);
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: splits select rows, but this is one text", opt->path);
         OSH_TRY(loader_encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
         OSH_TRY(cut_windows(cx, out, &l, &w));
     }

@@ -116,7 +116,7 @@ osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t 
     for (int64_t i = from; i < ids->n; i++)
         if (ids->ids[i] < 0 || (n_vocab && ids->ids[i] >= n_vocab))
             return osh_fail(cx, OSH_E_FORMAT,
-                            "%s: token %lld of it is %d, wanted one of the model's %lld", where,
+                            "%s: its token %lld is %d, wanted one of the model's %lld", where,
                             (long long)(i - from) + 1, ids->ids[i], (long long)n_vocab);
     return OSH_OK;
 }
@@ -139,8 +139,8 @@ static osh_status text_refuse(osh_ctx *cx, const char *model_dir)
     if (model_dir && osh_tokenizer_other(cx, &other, model_dir)) return OSH_E_NOMEM;
     if (other)
         return osh_fail(cx, OSH_E_USAGE,
-                        "the rows hold text, and the model's %s is not read: want input_ids in the "
-                        "rows, or " OSH_TOKENIZER_WANTED,
+                        "the rows hold text, and the model's %s is not supported: want input_ids "
+                        "in the rows, or " OSH_TOKENIZER_WANTED,
                         other);
     return osh_fail(cx, OSH_E_USAGE,
                     "the rows hold text and there is no tokenizer: want tokenizer.json in the "
@@ -352,11 +352,12 @@ static osh_status row_check_mask(osh_ctx *cx, const row *w, const char *name, co
                                  int64_t bad)
 {
     if (mask->n != w->list.n)
-        return osh_fail(cx, OSH_E_FORMAT, "'%s' is no list of %lld numbers, as long as 'input_ids'",
-                        name, (long long)w->list.n);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "'%s' is not a list of %lld numbers, as long as 'input_ids'", name,
+                        (long long)w->list.n);
     for (int64_t i = 0; i < mask->n; i++)
         if (bad == i + 1 || (mask->ids[i] != 0 && mask->ids[i] != 1))
-            return osh_fail(cx, OSH_E_FORMAT, "'%s' is neither 0 nor 1 at place %lld", name,
+            return osh_fail(cx, OSH_E_FORMAT, "'%s': item %lld is not 0 or 1", name,
                             (long long)i + 1);
     return OSH_OK;
 }
@@ -367,14 +368,13 @@ static osh_status row_append_list(osh_ctx *cx, row *w)
     const int32_t one = 1, zero = 0;
     int64_t limit = w->r->cut_ids ? w->r->opt->max_seq_length : INT64_MAX;
 
-    if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
+    if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is not a list");
     if (w->has_mask) OSH_TRY(row_check_mask(cx, w, "attention_mask", &w->mask, w->bad_mask));
     if (w->has_loss) OSH_TRY(row_check_mask(cx, w, "loss_mask", &w->loss, w->bad_loss));
     if (w->r->opt->answers && !w->has_loss) OSH_TRY(row_fail_column(cx, w, "loss_mask"));
     for (int64_t i = 0; i < w->list.n; i++) {
         if (w->bad_id == i + 1)
-            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld",
-                     (long long)i + 1);
+            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids': item %lld is not a token", (long long)i + 1);
         if ((w->has_mask && !w->mask.ids[i]) || w->ids->n - w->start >= limit) continue;
         OSH_TRY(ids_append(cx, w->ids, &w->list.ids[i], 1));
         if (w->r->opt->answers)

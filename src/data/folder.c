@@ -16,8 +16,9 @@ static osh_status refuse_columns(osh_ctx *cx, const char *path)
 {
     return osh_fail(
         cx, OSH_E_UNSUPPORTED,
-        "%s: Arrow files are not read: python3 -c \"import datasets; datasets.load_dataset("
-        "'arrow', data_files='%s')['train'].to_parquet('rows.parquet')\" makes a .parquet of it",
+        "%s: Arrow files are not supported: python3 -c \"import datasets; "
+        "datasets.load_dataset('arrow', data_files='%s')['train'].to_parquet('rows.parquet')\" "
+        "makes a .parquet of it",
         path, path);
 }
 
@@ -61,7 +62,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
     *n = kept;
     if (!kept)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: has no .parquet, .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one",
+                 "%s: has no .parquet, .jsonl, .json, .csv or .txt file (each also .zst or .gz)",
                  dir);
 done:
     osh_free(cx, path);
@@ -97,8 +98,8 @@ static osh_status folder_wanted_split(osh_ctx *cx, const char **name, size_t *n,
         if (len > all) len = all;
         if (i && (len != *n || strncmp(part, *name, len)))
             return osh_fail(cx, OSH_E_UNSUPPORTED,
-                            "%s: splits '%s' names two splits, and the files of one split are "
-                            "read: want --dataset twice",
+                            "%s: splits '%s' names two splits, but only the files of one split "
+                            "can be read: want --dataset twice",
                             dir, splits);
         *name = part, *n = len;
     }
@@ -135,7 +136,7 @@ static osh_status folder_keep_split(osh_ctx *cx, char **files, size_t *n, const 
                  "%s: has files of the splits %s, none of '%.*s': want --splits "
                  "with one of them",
                  dir, names.data, (int)len, name);
-    osh_log(cx, OSH_LOG_DEBUG, "%s: has files of the splits %s; those of %.*s are read", dir,
+    osh_log(cx, OSH_LOG_DEBUG, "%s: has files of the splits %s; the files of %.*s are read", dir,
             names.data, (int)len, name);
     for (size_t i = kept; i < *n; i++) osh_free(cx, files[i]), files[i] = NULL;
     *n = kept;

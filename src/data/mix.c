@@ -91,7 +91,7 @@ static osh_status set_read(osh_ctx *cx, osh_data_set *s, int64_t *share, const c
     if (text[n] && !share_read(share, text + n + 1))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--dataset %s: the share is '%s', want a number from 0.001 to 1 with at most 9 "
-                 "digits after the point, and no file has the name with the number",
+                 "digits after the point; no file has this name",
                  text, text + n + 1);
     OSH_TRY(mix_name(cx, &s->name, s->path));
 done:
@@ -105,7 +105,7 @@ static osh_status mix_weigh(osh_ctx *cx, osh_mix *m, const int64_t *shares)
     for (size_t i = 0; i < m->n; i++) sum += shares[i], n_rest += !shares[i];
     int64_t rest = WHOLE - sum;
     if (rest < 0 || (n_rest && !rest) || (!n_rest && rest))
-        return osh_fail(cx, OSH_E_USAGE, "the shares of --dataset have the sum %.9g, want %s%s",
+        return osh_fail(cx, OSH_E_USAGE, "the shares of --dataset add up to %.9g, want %s%s",
                         (double)sum / WHOLE, n_rest ? "less than 1" : "1",
                         n_rest ? ", because a data set without a number gets a part of the rest"
                                : ": without its number, a data set gets the rest");

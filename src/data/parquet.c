@@ -61,8 +61,8 @@ static osh_status parquet_choose(osh_ctx *cx, osh_parquet *p, const char *column
         p->wanted[i] = ours && s->nodes[i].known;
         if (ours && !p->wanted[i])
             osh_log(cx, p->all ? OSH_LOG_INFO : OSH_LOG_WARN,
-                    "%s: the column '%s' is not read: its type is none of text, number, boolean, "
-                    "list and struct",
+                    "%s: the column '%s' has a type that is not supported: want text, number, "
+                    "boolean, list or struct",
                     osh_file_path(s->file), s->nodes[i].name);
     }
 done:
@@ -178,7 +178,7 @@ static osh_status parquet_skip(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n
         osh_pq_column *c = &p->columns[i];
         OSH_TRY(osh_pq_column_peek(cx, c));
         if (c->def >= n->max_def)
-            OSH_TRY(parquet_fail(cx, p, n, "one of its columns has a value, and another one not"));
+            OSH_TRY(parquet_fail(cx, p, n, "one of its columns has a value, but another has none"));
         OSH_TRY(osh_pq_column_take(cx, c, &unused));
     }
 done:

@@ -89,7 +89,7 @@ static osh_status snappy_unpack(osh_ctx *cx, uint8_t *to, size_t n, const osh_pq
         size |= (size_t)(b & 127) << shift;
     }
     if (size != n)
-        return codec_fail(cx, what, OSH_PQ_SNAPPY, "another size than the page header's");
+        return codec_fail(cx, what, OSH_PQ_SNAPPY, "its size differs from the page header");
     while (s.from < s.end) {
         uint8_t tag = *s.from++;
         if (!(tag & 3 ? snappy_copy(&s, tag) : snappy_literal(&s, tag)))
@@ -130,7 +130,7 @@ static osh_status gzip_unpack(osh_ctx *cx, uint8_t *to, size_t n, const osh_pq_p
         rc = osh_fail(cx, OSH_E_NOMEM, "%s: no memory to decompress it", what);
     else if (code != Z_STREAM_END || z.avail_out)
         rc = codec_fail(cx, what, OSH_PQ_GZIP,
-                        z.msg ? z.msg : "another size than the page header's");
+                        z.msg ? z.msg : "its size differs from the page header");
     inflateEnd(&z);
 done:
     return rc;
@@ -164,7 +164,7 @@ osh_status osh_pq_decompress(osh_ctx *cx, void *to, size_t n, const osh_pq_packe
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: is compressed with %s, want Snappy, gzip, zstd or no compression",
                         what, osh_pq_codec_name(codec));
-    if (n != from->n) return codec_fail(cx, what, codec, "another size than the page header's");
+    if (n != from->n) return codec_fail(cx, what, codec, "its size differs from the page header");
     memcpy(to, from->s, n);
     return OSH_OK;
 }

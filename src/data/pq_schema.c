@@ -146,8 +146,7 @@ static osh_status schema_link(osh_ctx *cx, osh_pq_schema *s, int i, int rep, int
     const char *path = osh_file_path(s->file);
     if (i >= s->n_nodes) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the schema is cut off", path);
     if (depth > MAX_LEVELS)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %d groups inside each other", path,
-                 MAX_LEVELS);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups nested more than %d deep", path, MAX_LEVELS);
     osh_pq_node *n = &s->nodes[i];
     if (depth) rep += n->repetition == OSH_PQ_REPEATED, def += n->repetition != OSH_PQ_REQUIRED;
     n->max_rep = rep, n->max_def = def, n->first_leaf = s->n_leaves, n->next = i + 1;

@@ -71,8 +71,8 @@ static osh_status json_fail(osh_ctx *cx, const osh_shape *s, const char *what)
 static osh_status json_open(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
     bool first = !s->depth && !s->list && !s->item && s->row == 1;
-    if (s->over) return json_fail(cx, s, "something behind the list");
-    if (c == '[' && !s->depth && !first) return json_fail(cx, s, "a list that is no row");
+    if (s->over) return json_fail(cx, s, "text after the list");
+    if (c == '[' && !s->depth && !first) return json_fail(cx, s, "a list in place of an object");
     s->depth++;
     if (c == '[' && first) return s->list = true, OSH_OK;
     s->item = true;
@@ -81,10 +81,10 @@ static osh_status json_open(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 
 static osh_status json_close(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
-    if (s->over || !s->depth) return json_fail(cx, s, "a bracket that nothing opened");
+    if (s->over || !s->depth) return json_fail(cx, s, "a closing bracket without an opening one");
     if (--s->depth || !s->list) return buf_put_byte(cx, to, c);
-    if (c != ']') return json_fail(cx, s, "'}' where the list ends");
-    if (!s->item && s->row > 1) return json_fail(cx, s, "a comma behind the last row");
+    if (c != ']') return json_fail(cx, s, "'}' in place of ']' at the end of the list");
+    if (!s->item && s->row > 1) return json_fail(cx, s, "a comma after the last row");
     s->over = true;
     return buf_put_byte(cx, to, '\n');
 }
@@ -105,8 +105,8 @@ static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     }
     if (c == '[' || c == '{') return json_open(cx, s, to, c);
     if (c == ']' || c == '}') return json_close(cx, s, to, c);
-    if (s->over) return json_fail(cx, s, "something behind the list");
-    if (!s->depth) return json_fail(cx, s, "something that is no object");
+    if (s->over) return json_fail(cx, s, "text after the list");
+    if (!s->depth) return json_fail(cx, s, "text that is not an object");
     if (c == ',' && s->list && s->depth == 1) {
         if (!s->item) return json_fail(cx, s, "a comma without a row");
         s->row++, s->item = false;

@@ -88,7 +88,7 @@ done:
 static osh_status thrift_enter(osh_thrift *t)
 {
     if (++t->depth > MAX_DEPTH)
-        return osh_fail(t->cx, OSH_E_FORMAT, "%s: more than %d structs and lists inside each other",
+        return osh_fail(t->cx, OSH_E_FORMAT, "%s: structs and lists nested more than %d deep",
                         t->what, MAX_DEPTH);
     return OSH_OK;
 }

@@ -217,7 +217,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
          memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
-        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those of op %s", op->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims differ from the dims of op %s", op->name);
     for (int k = 0; k < op->n_weights; k++)
         if (!k && table)
             OSH_TRY(osh_build_table(cx, b, &node->w[0], module, weight_leaf(leaves, 0),

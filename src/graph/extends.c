@@ -198,7 +198,7 @@ osh_status osh_template_extend(osh_ctx *cx, const cJSON *child, cJSON *base,
     cJSON_ArrayForEach(row, entries) {
         int found = 0;
         if (!cJSON_IsObject(row) && !cJSON_IsArray(row) && !cJSON_IsNull(row))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: entries.%s is no object, list or null", name,
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: entries.%s is not an object, a list or null", name,
                      row->string);
         OSH_TRY(entry_edit(cx, base, row, &found));
         if (!found)

@@ -28,14 +28,13 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
     OSH_TRY(osh_template_find(cx, &tpl, config->architecture, models_dir));
     if (!tpl)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: architecture %.200s is not known; oneshot help models lists those that are",
+                 "%s: architecture %.200s is not known; oneshot help models lists the known ones",
                  config->path, config->architecture);
     wraps = cJSON_GetObjectItemCaseSensitive(tpl->json, "wraps");
     if (wraps) {
         around = tpl, tpl = NULL;
         if (!config->text_architecture)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: the model_type of text_config is none that a template serves",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template serves the model_type of text_config",
                      config->path);
         OSH_TRY(osh_template_find(cx, &tpl, config->text_architecture, models_dir));
         if (!tpl)

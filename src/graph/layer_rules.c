@@ -35,7 +35,7 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     {
         if (!cJSON_IsNumber(item))
             return osh_fail(cx, OSH_E_FORMAT,
-                            "%s: %s has an item that is no number, want numbers of layers",
+                            "%s: %s has an item that is not a number, want numbers of layers",
                             s->config->path, key);
         *yes |= item->valuedouble == layer;
     }
@@ -68,7 +68,7 @@ osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const c
         found += hit, at++;
     }
     if (!count && !item)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s has only %g such words, want more than %g",
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s has only %g words of this kind, want more than %g",
                  s->config->path, key, found, limit);
     *out = count ? found : at;
 done:

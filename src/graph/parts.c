@@ -77,7 +77,7 @@ static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stor
     if (!fits)
         OSH_FAIL(
             cx, OSH_E_FORMAT,
-            "tensor %s has %d dimensions, shape [%lld, %lld...]: [%lld, %lld] is no part of it",
+            "tensor %s has %d dimensions, shape [%lld, %lld...]: [%lld, %lld] is not a part of it",
             e->name, e->ndim, e->ndim > 0 ? (long long)e->shape[0] : 0,
             e->ndim > 1 ? (long long)e->shape[1] : 0, (long long)shape[0],
             ndim > 1 ? (long long)shape[1] : 0);

@@ -63,10 +63,10 @@ osh_status osh_hub_pause(osh_ctx *cx, const osh_http_reply *r, int tried, const 
     static const int waits[] = {1, 2, 4, 8, 8};
     int64_t asked = r->status == 429 || r->status == 503 ? osh_http_wait(r) : -1;
     if (asked > MAX_WAIT_S)
-        OSH_FAIL(cx, OSH_E_IO, "the Hub wants no request for %lld seconds", (long long)asked);
+        OSH_FAIL(cx, OSH_E_IO, "the Hub asks for a pause of %lld seconds", (long long)asked);
     double end = osh_now() + (asked >= 0 ? (double)asked : waits[tried < 4 ? tried : 4]);
     if (asked > 10)
-        osh_log(cx, OSH_LOG_WARN, "the Hub wants no request for %lld seconds: waiting",
+        osh_log(cx, OSH_LOG_WARN, "the Hub asks for a pause of %lld seconds: waiting",
                 (long long)asked);
     while (osh_now() < end) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -140,7 +140,8 @@ osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply
         osh_http_header_is(r, "X-Error-Code", "ExternalAuthenticatedError"))
         return osh_fail(
             cx, OSH_E_IO,
-            "%s: not found at %s, or private: want its name, and HF_TOKEN of who may read it%s%s",
+            "%s: not found at %s, or private: want its name, and HF_TOKEN of an account that may "
+            "read it%s%s",
             what, hub->endpoint, token, request);
     return osh_fail(cx, OSH_E_IO, "%s: %s answers with status %ld%s%s%s", what, hub->endpoint,
                     r->status, *words ? ": " : "", words, request);

@@ -78,7 +78,7 @@ static osh_status blob_link(osh_ctx *cx, osh_at *dir, const char *name, osh_at *
     OSH_TRY(osh_buf_printf(cx, &b, "blobs/%s", f->etag));
     OSH_TRY(osh_at_link(cx, dir, name, by, b.data));
 done:
-    if (rc) osh_note(cx, "linking a snapshot; HF_HUB_DISABLE_SYMLINKS=1 does without links");
+    if (rc) osh_note(cx, "linking a snapshot; HF_HUB_DISABLE_SYMLINKS=1 avoids links");
     osh_buf_deinit(cx, &b);
     return rc;
 }

@@ -22,7 +22,7 @@ typedef struct registered {
     bool never; // true: `refused` applies even if the caller gives a column or a template
 } registered;
 static const char fixed_prompts[] =
-    "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
+    "LLM Compressor puts fixed prompts around its rows, but this version does not: want "
     "--text-template, such as '{{ instruction }}\n{{ output }}'";
 static const char no_text[] = "it has images or sound, and only text is read";
 #define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
@@ -106,18 +106,18 @@ static osh_status rows_check_request(osh_ctx *cx, const osh_hub_data *d, const o
     osh_status rc = OSH_OK;
     bool unused;
     if (strcmp(revision, "main"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has only the revision main",
                  d->dataset);
     OSH_TRY(osh_split_check(cx, &unused, rows->splits));
     if (d->any_number && !osh_split_is_sliced(rows->splits))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: a data set by name without a number of samples wants the rows to choose "
-                 "from: --splits '%s[:N]', or --num-calibration-samples",
+                 "%s: a data set by name needs a number of rows: want --splits '%s[:N]', or "
+                 "--num-calibration-samples",
                  d->dataset, rows->splits);
     if (d->shuffle && !osh_split_is_sliced(rows->splits))
         OSH_FAIL(
             cx, OSH_E_USAGE,
-            "%s: a shuffle of a data set by name wants the rows to choose from: --splits '%s[:N]'",
+            "%s: a shuffle of a data set by name needs a number of rows: want --splits '%s[:N]'",
             d->dataset, rows->splits);
 done:
     return rc;
@@ -165,7 +165,7 @@ static osh_status rows_find(osh_ctx *cx, char **path, const osh_hub_rows *rows, 
         if (hub->offline)
             OSH_FAIL(
                 cx, OSH_E_IO,
-                "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
+                "%s: is not a file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
                 dataset, hub->home);
         OSH_TRY(osh_hub_rows_get(cx, to, hub, rows));
     }

@@ -58,7 +58,8 @@ static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
 {
     const char *path = osh_file_path(x->out);
     if (osh_file_is_at(x->out, path)) return OSH_OK;
-    return osh_fail(cx, OSH_E_IO, "%s: another process has taken it: want the same command again",
+    return osh_fail(cx, OSH_E_IO,
+                    "%s: another process has removed or renamed it: run the same command again",
                     path);
 }
 
@@ -123,7 +124,7 @@ static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *
     if (r->status == 200) return s->part->at ? fetch_start_over(cx, x) : OSH_OK;
     if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
         OSH_FAIL(cx, OSH_E_IO,
-                 "%s of %s: asked for bytes from %lld of %lld on, got them from %lld of %lld on",
+                 "%s of %s: asked for bytes from %lld of %lld, got bytes from %lld of %lld",
                  x->f->path, x->p->name->id, (long long)s->part->at, (long long)x->f->n_bytes,
                  (long long)r->range_from, (long long)r->range_total);
 done:
@@ -341,7 +342,8 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
         if (tried)
             OSH_FAIL(cx, OSH_E_IO, "%s of %s: its SHA-%s is %s, wanted %s", f->path, p->name->id,
                      strlen(f->etag) == 64 ? "256" : "1", hex, f->etag);
-        osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path,
+        osh_log(cx, OSH_LOG_INFO,
+                "%s of %s: the checksum is wrong: downloading it again from its start", f->path,
                 p->name->id);
     }
     OSH_TRY(osh_file_sync(cx, x.out));

@@ -36,8 +36,8 @@ static osh_status head_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r
     if (r->status == 206 && r->range_from == h->has && r->range_total == h->f->n_bytes)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s of %s: the server does not send the part that is asked for: want `oneshot "
-                    "pull` first",
+                    "%s of %s: the server does not send the requested part: want `oneshot pull` "
+                    "first",
                     h->f->path, h->name->id);
 }
 
@@ -133,8 +133,8 @@ osh_status osh_hub_header_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, co
     if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &has, &unused, path));
     if (has == f->n_bytes) goto done;
     if (f->n_bytes < 8)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: no safetensors file has %lld bytes", f->path,
-                 p->name->id, (long long)f->n_bytes);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: a file of %lld bytes is not a safetensors file",
+                 f->path, p->name->id, (long long)f->n_bytes);
     OSH_TRY(head_open_dir(cx, &dir, &name, p, f));
     OSH_TRY(osh_at_create(cx, &h.out, &made, dir, "new-"));
     OSH_TRY(head_write(cx, http, p, &h));

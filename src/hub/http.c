@@ -306,7 +306,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     osh_http_reply_deinit(cx, r);
     osh_buf_init(&r->headers, 0), osh_buf_init(&r->body, 0);
     if (!osh_http_is_url(q->url))
-        OSH_FAIL(cx, OSH_E_FORMAT, "'%.200s' is no address that begins with http", q->url);
+        OSH_FAIL(cx, OSH_E_FORMAT, "'%.200s' is not an address that begins with http", q->url);
     if (q->to) snprintf(range, sizeof range, "%lld-%lld", (long long)q->from, (long long)q->to - 1);
     else if (q->from) snprintf(range, sizeof range, "%lld-", (long long)q->from);
     h->text[0] = 0;

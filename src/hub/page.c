@@ -199,9 +199,10 @@ static osh_status row_item(osh_ctx *cx, void *user, osh_json_walk *w, const char
     long long wanted = page->first + page->n;
     (void)key;
     r->seen = 0, r->row_at = r->number = -1, r->cut = false, r->no_object = true;
-    if (osh_json_walk_peek(w) != '{') OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is no object", wanted);
+    if (osh_json_walk_peek(w) != '{')
+        OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is not an object", wanted);
     OSH_TRY(osh_json_walk_members(w, item_member, r));
-    if (r->no_object) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is no object", wanted);
+    if (r->no_object) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is not an object", wanted);
     if (r->number < 0) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld has no 'row_idx'", wanted);
     if (r->number != wanted)
         OSH_FAIL(cx, OSH_E_FORMAT, "asked for row %lld, got row %lld", wanted,

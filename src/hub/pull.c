@@ -165,7 +165,7 @@ static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
         b->at_work += made;
         pthread_mutex_unlock(&b->p->lock);
         if (made) continue;
-        if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no thread");
+        if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread");
         break;
     }
     pull_wait(cx, b);
@@ -202,7 +202,7 @@ static osh_status shards_add(osh_ctx *cx, void *user, osh_json_walk *w, const ch
     const osh_hub_file *f = osh_hub_tree_find(s->t, name);
     if (!f)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: its %s names '%.200s', which is no .safetensors file that it has",
+                 "%s: its %s names '%.200s', but it has no such .safetensors file",
                  s->b->p->name->id, index_name, name);
     OSH_TRY(osh_map_put(cx, s->seen, name, s->name.len, 0));
     s->b->files[s->b->n++] = f;
@@ -214,7 +214,8 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
 {
     shards *s = user;
     if (strcmp(key, "weight_map")) return osh_json_walk_skip(w);
-    if (s->has_map) return osh_fail(cx, OSH_E_FORMAT, "%s: has two weight_map", w->s.what);
+    if (s->has_map)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: has the key weight_map twice", w->s.what);
     s->has_map = true;
     return osh_json_walk_members(w, shards_add, s);
 }
@@ -437,7 +438,7 @@ static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const 
     osh_hub_place p = {.hub = hub, .name = name};
     if (hub->offline)
         OSH_FAIL(cx, OSH_E_IO,
-                 "%s: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says that there is no network",
+                 "%s: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids the use of the network",
                  name->id);
     if (!osh_http_is_url(hub->endpoint))
         OSH_FAIL(cx, OSH_E_USAGE, "HF_ENDPOINT is '%.200s': want an address that begins with http",

@@ -149,8 +149,8 @@ static osh_status splits_find_config(osh_ctx *cx, reader *x, splits *s)
                  "%s has several configurations: want --dataset-config-name, one of %s", id,
                  configs);
     if (!s->has_config)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s has no configuration '%s', but %s", id, wanted ? wanted : "",
-                 configs);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s has no configuration '%s', want one of %s", id,
+                 wanted ? wanted : "", configs);
     if (!s->has_split)
         OSH_FAIL(cx, OSH_E_USAGE, "%s has no split '%s': want --splits with one of %s", id,
                  x->split, names);
@@ -229,7 +229,7 @@ static osh_status rows_find_range(osh_ctx *cx, reader *x, int64_t *first, int64_
             OSH_FAIL(cx, OSH_E_FORMAT, "the answer has no 'num_rows_total', wanted a whole number");
         if (page.partial)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: the server has a part of the rows only: want --splits '%s[:N]'",
+                     "%s: the server has only a part of the rows: want --splits '%s[:N]'",
                      x->rows->id, x->split);
     }
     osh_split_rows(first, end, x->rows->splits, x->part, page.n_total);

@@ -93,7 +93,7 @@ static osh_status look_for_shard(osh_ctx *cx, void *user, osh_json_walk *w, cons
     OSH_TRY(osh_json_walk_string(w, &s->name, key));
     const char *name = s->name.data ? s->name.data : "";
     if (!osh_hub_file_is_safe(name))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name of a file", w->s.what, name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is not a file name", w->s.what, name);
     if (osh_map_get(s->seen, name, s->name.len, &unused)) goto done;
     if (osh_map_count(s->seen) == MAX_SHARDS)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: names more than %d files", w->s.what, MAX_SHARDS);
@@ -335,7 +335,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
         osh_free(cx, found), found = NULL;
         rc = (headers ? osh_hub_pull_headers : osh_hub_pull)(cx, &found, hub, &name);
         if (rc)
-            osh_note(cx, "looking for a model that is no directory here and not whole in %s",
+            osh_note(cx, "looking for a model that is not a directory here and not complete in %s",
                      hub->cache);
         OSH_TRY(rc);
     }

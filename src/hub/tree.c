@@ -140,7 +140,7 @@ static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, cons
     int64_t n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes;
     int digits = e->large ? 64 : 40;
     if (!osh_hub_file_is_safe(path))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name that a file may have", what, path);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is not a valid file name", what, path);
     if (n_bytes < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has no 'size', wanted one", what, path);
     if (!is_hex(id, (size_t)digits) || n_bytes > MAX_FILE_BYTES)
         OSH_FAIL(cx, OSH_E_FORMAT,
@@ -242,7 +242,7 @@ static osh_status tree_find_commit(osh_ctx *cx, char commit[41], osh_http *http,
     OSH_TRY(osh_json_walk_end(&w));
     if (!osh_hub_is_commit(tree_buf_text(&found.text)))
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: has no commit of 40 hex digits in its answer, which a Hub has", url);
+                 "%s: the answer has no commit of 40 hex digits, wanted the answer of a Hub", url);
     memcpy(commit, found.text.data, 41);
 done:
     osh_json_walk_deinit(cx, &w);
@@ -268,8 +268,10 @@ static osh_status tree_next_page(osh_ctx *cx, char **out, const osh_http_reply *
     if (!strstr(line + (end - s), "rel=\"next\"")) goto done;
     if (!(*out = osh_sprintf(cx, "%.*s", (int)(end - s - 1), line + 1))) OSH_TRY(OSH_E_NOMEM);
     if (!osh_http_is_url(*out) || !osh_http_same_host(*out, hub->endpoint))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list of files goes on at '%.200s'", hub->endpoint,
-                 *out);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: the list of files continues at '%.200s', wanted an address of the same "
+                 "server",
+                 hub->endpoint, *out);
 done:
     osh_free(cx, line);
     return rc;

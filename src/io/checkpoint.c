@@ -114,8 +114,8 @@ static osh_status shards_list_tensors(osh_ctx *cx, osh_checkpoint *ck)
         for (int64_t i = 0; i < osh_container_count(ck->shards[s]); i++) {
             const osh_entry *e = osh_container_at(ck->shards[s], i);
             if (osh_map_get(ck->by_name, e->name, strlen(e->name), &other))
-                OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is twice, in %s and in %s", ck->dir, e->name,
-                         ck->shard_names[ck->tensors[other].shard], ck->shard_names[s]);
+                OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s occurs twice, in %s and in %s", ck->dir,
+                         e->name, ck->shard_names[ck->tensors[other].shard], ck->shard_names[s]);
             OSH_TRY(osh_map_put(cx, ck->by_name, e->name, strlen(e->name), k));
             ck->tensors[k++] = (osh_ckpt_tensor){e, s};
         }
@@ -135,7 +135,7 @@ static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON
     for (const cJSON *w = weights->child; w; w = w->next) {
         const osh_ckpt_tensor *t = osh_checkpoint_find(ck, w->string);
         if (!t)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s nor in another", path,
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s or in another", path,
                      w->string, w->valuestring);
         if (strcmp(ck->shard_names[t->shard], w->valuestring))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s but in %s", path,

@@ -199,8 +199,8 @@ static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
                                  up ? k->down : k->up));
         if (!other || stack_read(s, k, up ? t : other, up ? other : t)) goto done;
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
-                 "transposed",
+                 "%s: %s and %s are not experts of one size: want [E, 2F, D] and [E, D, F], or "
+                 "both transposed",
                  ck->dir, t->e->name, other->e->name);
     }
 done:
@@ -339,8 +339,9 @@ static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
     for (int64_t i = 0; i < p->n; i++) {
         const char *name = p->tensors[i].e->name;
         if (osh_map_get(m, name, strlen(name), &(int64_t){0}))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others",
-                     p->ck->dir, name);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: %s is stored twice: alone, and in one tensor with others", p->ck->dir,
+                     name);
         OSH_TRY(osh_map_put(cx, m, name, strlen(name), i));
         const osh_entry *e = p->tensors[i].e;
         bool part = e >= p->parts && e < p->parts + p->n_parts;

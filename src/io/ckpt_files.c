@@ -43,14 +43,13 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
     *single = !n_there || (ck->n_shards == 1 && !other);
     if (!n_there)
         osh_log(cx, OSH_LOG_INFO,
-                "%s: no file that %s names exists; %s is read, as transformers does; vLLM would "
-                "find no weights",
+                "%s: none of the shards in %s exists; %s is read, as transformers does; vLLM "
+                "would find no weights",
                 ck->dir, OSH_SAFETENSORS_INDEX, OSH_SAFETENSORS_SINGLE);
     if (!*single)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: has both %s and %s, which names %s: transformers reads the first, vLLM the "
-                 "shards of the second, and which is meant cannot be told; want one of them moved "
-                 "away",
+                 "shards of the second; want one of them moved away",
                  ck->dir, OSH_SAFETENSORS_SINGLE, OSH_SAFETENSORS_INDEX,
                  other ? other : ck->shard_names[0]);
 done:
@@ -95,14 +94,13 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
     if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], OSH_SAFETENSORS_SINGLE) &&
         a.n_prefix == 5 && !strncmp(name, "model", 5))
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s: has both %s and %s, and no %s that says which is meant: want one of "
-                        "them moved away",
-                        ck->dir, OSH_SAFETENSORS_SINGLE, name, OSH_SAFETENSORS_INDEX);
+                        "%s: has both %s and %s, and no %s: want one of them moved away", ck->dir,
+                        OSH_SAFETENSORS_SINGLE, name, OSH_SAFETENSORS_INDEX);
     for (int s = 0; s < ck->n_shards; s++)
         if (read_numbering(&b, ck->shard_names[s]) && is_same_numbering(&a, &b))
             return osh_fail(cx, OSH_E_FORMAT,
-                            "%s: %s is one of the shards that %s belongs to, but %s does not list "
-                            "it: want an index of all shards, or the file moved away",
+                            "%s: %s and %s are shards of one model, but %s lists only the second: "
+                            "want an index of all shards, or the first file moved away",
                             ck->dir, name, ck->shard_names[s], OSH_SAFETENSORS_INDEX);
     return OSH_OK;
 }

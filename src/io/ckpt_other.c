@@ -72,14 +72,15 @@ static osh_status refuse_file(osh_ctx *cx, const char *path)
 {
     if (!osh_file_exists(path))
         return osh_fail(cx, OSH_E_IO,
-                        "%s: is not a directory, wanted a model's: there is nothing of that name",
+                        "%s: is not a directory, wanted a model's directory: nothing has this name",
                         path);
     if (name_is(path, "*.gguf"))
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s: is a GGUF file, wanted a model's directory: that of the checkpoint "
-                        "which the file was converted from", path);
-    return osh_fail(cx, OSH_E_IO, "%s: is not a directory, wanted a model's%s", path,
-                    name_is(path, "*.safetensors") ? ": the directory that holds this file" : "");
+                        "%s: is a GGUF file, wanted a model's directory: the checkpoint that it "
+                        "was converted from",
+                        path);
+    return osh_fail(cx, OSH_E_IO, "%s: is not a directory, wanted a model's directory%s", path,
+                    name_is(path, "*.safetensors") ? ", such as the directory of this file" : "");
 }
 
 osh_status osh_ckpt_refuse_other(osh_ctx *cx, const char *path, const char *lacks)

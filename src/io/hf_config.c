@@ -304,8 +304,8 @@ osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is not a number", c->path, key);
     if (c->model != c->json && c->model != hf_member(c->json, text_config_key(c)))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: has %s in an object of an object, want it at the top level or in %s", c->path,
-                 key, text_config_key(c));
+                 "%s: has %s in a nested object, want it at the top level or in %s", c->path, key,
+                 text_config_key(c));
     while (i < c->n_sizes && strcmp(c->sizes[i].key, key)) i++;
     if (i == OSH_HF_SIZES)
         OSH_FAIL(cx, OSH_E_INTERNAL, "%s: more than %d changed sizes", c->path, OSH_HF_SIZES);

@@ -93,7 +93,7 @@ static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_container *st, 
     double d = v->valuedouble;
 
     if (!cJSON_IsNumber(v))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %.200s: %s holds something else than a number",
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %.200s: %s holds a value that is not a number",
                         st->path, name, key);
     if (!(d >= 0 && d <= EXACT_INT) || d != floor(d))
         return osh_fail(cx, OSH_E_FORMAT,
@@ -176,13 +176,13 @@ static osh_status check_tiling(osh_ctx *cx, osh_container *st, int64_t data_begi
         if (e->begin != at)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: %.200s: %s %.200s, it begins at data byte %lld, wanted %lld", st->path,
-                     e->name, e->begin < at ? "overlaps" : "leaves a hole behind", before,
+                     e->name, e->begin < at ? "overlaps" : "leaves a gap after", before,
                      (long long)e->begin, (long long)at);
         at = e->end;
         before = e->name;
     }
     if (at != data_bytes)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes behind the last tensor, wanted none", st->path,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes after the last tensor, wanted none", st->path,
                  (long long)(data_bytes - at));
     for (int64_t i = 0; i < st->n; i++) {
         st->entries[i].begin += data_begin;

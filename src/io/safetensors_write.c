@@ -93,7 +93,10 @@ static osh_status entries_place(osh_ctx *cx, osh_entry **list, int64_t n)
         osh_entry *e = list[i];
         if (!bad && !strcmp(e->name, "__metadata__")) bad = e->name;
         if (bad)
-            OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'", bad);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "cannot write '%.200s': two tensors, or a tensor and the metadata, have this "
+                     "name",
+                     bad);
         e->begin = at;
         if (!osh_shape_numel(&numel, e->ndim, e->shape) ||
             __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(e->dtype), &n_bytes) ||

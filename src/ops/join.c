@@ -34,8 +34,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     (void)w_shape, (void)w_ndim;
     if (in_width[0] % at->width || (in_width[1] != heads * at->second && in_width[1] != at->second))
         return osh_fail(cx, OSH_E_FORMAT,
-                        "join: widths %lld and %lld, want heads of %lld and, for each or "
-                        "for all, %lld",
+                        "join: widths %lld and %lld, want heads of %lld, and a part of %lld for "
+                        "each head or for all heads",
                         (long long)in_width[0], (long long)in_width[1], (long long)at->width,
                         (long long)at->second);
     out_width[0] = in_width[0] + heads * at->second;

@@ -35,8 +35,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     (void)w_shape, (void)w_ndim;
     if (in_width[0] != in_width[1] || at->expert >= in_width[2])
         return osh_fail(cx, OSH_E_FORMAT,
-                        "moe_combine: widths %lld and %lld, expert %lld of %lld: want the same "
-                        "widths and an expert that is there",
+                        "moe_combine: widths %lld and %lld, expert %lld of %lld: want equal "
+                        "widths and an existing expert",
                         (long long)in_width[0], (long long)in_width[1], (long long)at->expert,
                         (long long)in_width[2]);
     out_width[0] = in_width[0];

@@ -26,7 +26,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     (void)w_shape, (void)w_ndim;
     if (at->expert >= in_width[1])
         return osh_fail(cx, OSH_E_FORMAT,
-                        "routed_rows: expert %lld of %lld: want one that is there",
+                        "routed_rows: expert %lld of %lld: want an existing expert",
                         (long long)at->expert, (long long)in_width[1]);
     out_width[0] = in_width[0];
     return OSH_OK;

@@ -27,8 +27,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     (void)w_shape, (void)w_ndim;
     if (in_width[1] > OSH_MOE_MAX_EXPERTS || expert >= in_width[1])
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "routed_scale: expert %lld of %lld, want one that is there, and at "
-                        "most %d",
+                        "routed_scale: expert %lld of %lld, want an existing expert, and at most "
+                        "%d experts",
                         (long long)expert, (long long)in_width[1], OSH_MOE_MAX_EXPERTS);
     out_width[0] = in_width[0];
     return OSH_OK;

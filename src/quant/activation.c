@@ -343,7 +343,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
     } else if (a->strategy == OSH_Q_ATTN_HEAD) {
         int64_t heads = scale ? osh_tensor_numel(scale) : 0;
         if (heads < 1 || f.I % heads || (zero && osh_tensor_numel(zero) != heads))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads are for %lld features",
+            OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads do not fit %lld features",
                      (long long)heads, (long long)f.I);
         OSH_TRY(check_static(cx, scale, zero));
         f.seg = f.I / heads, f.scales = scale, f.zeros = zero;

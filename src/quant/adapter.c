@@ -128,7 +128,7 @@ static osh_status adapter_scale(osh_ctx *cx, osh_lora *w, const char *module)
                  "lora_alpha finite",
                  a->path, module, r, alpha, (int)MAX_RANK);
     if (w->a->shape[0] != (int64_t)r)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has rank %lld, want %g, which %s has for %s", w->a->name,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has rank %lld, want %g as in %s for %s", w->a->name,
                  (long long)w->a->shape[0], r, a->path, module);
     w->scaling = (float)(alpha / (rs ? sqrt(r) : r));
 done:
@@ -260,7 +260,8 @@ osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir)
     for (int64_t i = 0; i < osh_container_count(a->st); i++)
         OSH_TRY(adapter_add(cx, a, osh_container_at(a->st, i)));
     OSH_TRY(adapter_check_saved(cx, a));
-    if (!a->n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensors: want those of an adapter", path);
+    if (!a->n)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensors: want the tensors of an adapter", path);
     *out = a, a = NULL; // give
 done:
     osh_free(cx, path);

@@ -147,8 +147,8 @@ static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q
 {
     if (o->choose)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s: observer %s with strategy tensor_group (NVFP4) is not made by this "
-                        "version: want minmax or static_minmax",
+                        "%s: observer %s with strategy tensor_group (NVFP4) is not supported: "
+                        "want minmax or static_minmax",
                         where, o->name);
     if (!o->search) return OSH_OK;
     if (a->dynamic == OSH_Q_LOCAL || o->search(a).weighted)

@@ -241,7 +241,8 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
             OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
         if (a->strategy == OSH_Q_ATTN_HEAD)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: strategy attn_head is for what attention reads, not for weights", where);
+                     "%s: strategy attn_head is for the inputs of attention, not for weights",
+                     where);
         if (a->dynamic != OSH_Q_STATIC)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: dynamic weights are not supported, want dynamic: false", where);
@@ -358,13 +359,13 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
         if (parts[i].args->present) OSH_TRY(check(cx, parts[i].args, name, i == 0));
     }
     if (s->outputs.present && !s->weights.present)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: output_activations without weights are not made by this version", where);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations without weights are not supported",
+                 where);
     if (s->outputs.present &&
         (s->outputs.dynamic == OSH_Q_LOCAL || s->outputs.strategy == OSH_Q_ATTN_HEAD))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: output_activations %s are not made by this version, nor calibrated by LLM "
-                 "Compressor: want dynamic: false with strategy tensor, or dynamic: true",
+                 "%s: output_activations %s are not supported, and LLM Compressor does not "
+                 "calibrate them: want dynamic: false with strategy tensor, or dynamic: true",
                  where, s->outputs.dynamic == OSH_Q_LOCAL ? "with dynamic: local" : "by head");
     if (osh_q_of_attention(s)) OSH_TRY(osh_q_cache_check(cx, &s->inputs, where));
     if (s->inputs.strategy == OSH_Q_ATTN_HEAD && s->weights.present)

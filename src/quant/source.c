@@ -217,8 +217,8 @@ static osh_status keep_rest(osh_ctx *cx, osh_source *s, osh_matcher *only)
     if (!s->config)
         OSH_FAIL(
             cx, OSH_E_USAGE,
-            "--only would keep codes of quant_method %s beside those of compressed-tensors, and no "
-            "engine reads both: want all of the model, without --only",
+            "--only would mix codes of quant_method %s with codes of compressed-tensors, and no "
+            "engine reads both: want the whole model, without --only",
             s->method);
     for (int i = 0; i < s->n; i++) {
         int64_t which;
@@ -280,8 +280,8 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, co
         OSH_TRY(read_config(cx, s));
         if (use->compress && osh_source_transforms(s))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: transform_config: %s acts while the model runs: such a model is not "
-                     "compressed again",
+                     "%s: transform_config: %s acts while the model runs: compressing such a "
+                     "model again is not supported",
                      s->ck->config->path, s->config->transforms.of[0].name);
         OSH_TRY(find_modules(cx, s));
         OSH_TRY(hide_parts(cx, s, use->compress, use->only));

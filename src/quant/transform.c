@@ -106,7 +106,7 @@ static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, cons
     OSH_NEW(cx, out->items, cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1);
     for (; one; one = cJSON_IsArray(list) ? one->next : NULL) {
         if (!cJSON_IsString(one))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: a target of %s is no string", what,
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: a target of %s is not a string", what,
                      group);
         if (!(out->items[out->n] = osh_strdup(cx, one->valuestring)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");

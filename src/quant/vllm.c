@@ -214,7 +214,7 @@ static osh_status layer_is_ignored(osh_ctx *cx, bool *yes, const lookup *k, cons
         OSH_FAIL(
             cx, OSH_E_UNSUPPORTED,
             "%s: ignore takes %d of its %d parts, and vLLM fuses them: want all or none of them "
-            "ignored, and %s would be, %s not",
+            "ignored; %s would be ignored, %s would not",
             l->name, n, l->n, parts, others);
     *yes = n > 0;
 done:
@@ -317,12 +317,12 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
             char parts[120];
             layer_parts(parts, sizeof parts, &l, l.n > 1 ? ~0u : 0);
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s%s%s",
+                     "%s has %s, but vLLM looks it up as %s (%s) and would take %s%s%s%s",
                      modules[m], scheme_name(schemes, which[m]), l.name, l.cls,
                      scheme_name(schemes, scheme), *parts ? "; want one scheme for " : "", parts,
                      !strcmp(l.cls, "ParallelLMHead") && scheme < 0
-                         ? "; hint: put lm_head in ignore, or its name in targets: a class does "
-                           "not reach it there"
+                         ? "; hint: put lm_head in ignore, or its name in targets: its class does "
+                           "not match there"
                          : "");
         }
     }
@@ -431,8 +431,9 @@ static engines engines_with_outputs(const osh_q_scheme *s, const char *format, e
     for (int k = 0; k < 2; k++)
         ok &= both[k]->present && both[k]->type == OSH_Q_INT && both[k]->bits == 8 &&
               !both[k]->dynamic && both[k]->strategy == OSH_Q_TENSOR && both[k]->symmetric;
-    return ok ? (engines){"CUDA (inputs and outputs rounded beside a weight-only product)", NULL,
-                          NULL}
+    return ok ? (engines){"CUDA (inputs and outputs rounded before and after a weight-only "
+                          "product)",
+                          NULL, NULL}
               : (engines){.why = "static outputs want static inputs too, both 8-bit integers by "
                                  "tensor, and weights of 2, 4 or 8 bits by channel or group"};
 }
@@ -449,7 +450,8 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
     if (stranger)
         return osh_sprintf(
-            cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)",
+            cx,
+            "%s: it is unknown if vLLM and transformers load %s in this form (it has no template)",
             f->name, stranger);
     bool packed = !strcmp(f->name, "pack-quantized");
     engines e = s->weights.scale_dtype           ? micro_engines(&s->weights, &s->inputs)

@@ -102,16 +102,14 @@ static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
         if (!(path = osh_path_join(cx, dir, names[i])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (!marked)
-            OSH_FAIL(
-                cx, OSH_E_USAGE,
-                "%s is not oneshot's, which would put values there: it holds %s and no %s; want "
-                "it moved away, or another --scratch-dir",
-                dir, names[i], MARK_NAME);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s was not made by oneshot: it holds %s and no %s; want it moved away, or "
+                     "another --scratch-dir",
+                     dir, names[i], MARK_NAME);
         osh_inode at = osh_inode_at(path);
         bool ours = !strcmp(names[i], MARK_NAME) || is_values_file(names[i]);
         if (!ours || at.kind != OSH_INODE_FILE || at.n_names > 1)
-            OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s is %s that oneshot did not make, where it puts values: want it moved away",
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is %s that oneshot did not make: want it moved away",
                      path, osh_inode_text(&at));
     }
     *empty = !n;
@@ -129,9 +127,8 @@ osh_status osh_scratch_check(osh_ctx *cx, const char *dir)
     if (at.kind == OSH_INODE_DIR) return scratch_check_files(cx, dir, &empty);
     return osh_fail(
         cx, OSH_E_USAGE,
-        "%s is %s, where oneshot would make a directory for values: want it moved away, or another "
-        "--scratch-dir",
-        dir, osh_inode_text(&at));
+        "%s is %s, want a directory for values: want it moved away, or another --scratch-dir", dir,
+        osh_inode_text(&at));
 }
 
 osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)

@@ -180,7 +180,7 @@ osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int v
     if (slot_sum(s, slot_seed(s, f, value, sample, h.n_bytes), raw, h.n_bytes) != h.sum)
         OSH_TRY(slot_fail(cx, s, f, value, sample));
     if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes",
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is not a zstd frame of %zu bytes",
                  osh_file_path(f->file), (long long)sample, name, n);
 done:
     return rc;

@@ -162,8 +162,8 @@ static osh_status rotation_find_factor(osh_ctx *cx, osh_rotation *r, const char 
     }
     if (r->factor > r->n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s has %ld channels, %ld times a power of two, and Paley's constructions make no "
-                 "Hadamard matrix of that: want transform_type random-matrix",
+                 "%s has %ld channels, %ld times a power of two, and Paley's constructions have "
+                 "no Hadamard matrix of this size: want transform_type random-matrix",
                  what, (long)r->n, (long)odd);
 done:
     return rc;

@@ -43,8 +43,8 @@ osh_status osh_json_scan_begin(osh_json_scan *s)
 {
     scan_look_ahead(s, 3);
     if (s->n < 3 || memcmp(s->text, "\xef\xbb\xbf", 3)) return OSH_OK;
-    return osh_json_scan_fail(
-        s, 0, "a byte order mark, which Python's json refuses, where a value should be");
+    return osh_json_scan_fail(s, 0,
+                              "a byte order mark in place of a value (Python's json refuses it)");
 }
 
 void osh_json_scan_space(osh_json_scan *s)
@@ -228,7 +228,7 @@ static osh_status scan_word(osh_json_scan *s)
     if (scan_nan(s)) return OSH_OK;
     return osh_json_scan_fail(s, scan_place(s),
                               scan_peek(s) >= 0 ? "no JSON value here"
-                                                : "the text ends where a value should be");
+                                                : "the text ends before a value");
 }
 
 /* Scans a key and its colon. */

@@ -95,8 +95,8 @@ static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bo
 {
     *empty = false;
     if (osh_json_walk_peek(w) != opener)
-        return walk_fail(w, opener == '{' ? "no object where one is wanted"
-                                          : "no array where one is wanted");
+        return walk_fail(w, opener == '{' ? "found no object, wanted one"
+                                          : "found no array, wanted one");
     if (++w->depth > OSH_JSON_MAX_DEPTH) return walk_fail(w, "nested more than 256 deep");
     w->s.at++;
     *empty = osh_json_walk_peek(w) == closer;

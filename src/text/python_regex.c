@@ -30,8 +30,8 @@ typedef struct reader {
 static osh_status python_refuse(const reader *r, const char *why)
 {
     return osh_fail(r->cx, OSH_E_FORMAT,
-                    "regular expression '%.200s', byte %zu: %s; Python's re, with which "
-                    "transformers and vLLM read it, refuses that or reads it in another way",
+                    "regular expression '%.200s', byte %zu: %s; transformers and vLLM use "
+                    "Python's re, which refuses this or reads it differently",
                     r->s, r->at, why);
 }
 
@@ -62,7 +62,7 @@ static osh_status check_name(reader *r, const char *name)
 /* Opens a group. `name` is the name of (?P<name>...), or NULL. */
 static osh_status group_push(reader *r, bool captures, const char *name)
 {
-    if (r->n_open == DEPTH_MOST) return python_refuse(r, "more than 100 groups in one another");
+    if (r->n_open == DEPTH_MOST) return python_refuse(r, "groups nested more than 100 deep");
     r->open[r->n_open++] = captures ? ++r->n_groups : 0;
     if (!name) return OSH_OK;
     if (r->n_names == NAMES_MOST) return python_refuse(r, "more than 50 groups with names");
@@ -133,7 +133,7 @@ static osh_status check_lookbehind(const reader *r, const char *s)
     }
     if (!several || (plain && even && n == want)) return OSH_OK;
     return python_refuse(
-        r, "a lookbehind with alternatives of other than plain characters in one length");
+        r, "a lookbehind whose alternatives differ in length or are not plain characters");
 }
 
 /* Reads "(?i)" or "(?i:"; `at` is on the parenthesis. */
@@ -149,7 +149,7 @@ static osh_status read_options(reader *r)
         return python_refuse(r, "options of the whole pattern after the beginning of the pattern");
     r->body |= s[n + off] == ':';
     if (memchr(s, 'x', n + off))
-        return python_refuse(r, "the option x, after which white space and # mean something else");
+        return python_refuse(r, "the option x, which changes the meaning of white space and #");
     r->at += 2 + n + off + 1;
     return s[n + off] == ':' ? group_push(r, false, NULL) : OSH_OK;
 }

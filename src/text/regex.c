@@ -160,8 +160,8 @@ static osh_status search_hit(osh_ctx *cx, const osh_regex *r, const search *q, o
     if (start < q->from || end > q->n || !is_between_characters(q, start) ||
         !is_between_characters(q, end))
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "regular expression '%s' matches bytes %zu to %zu of %zu; a match of whole "
-                        "characters from byte %zu on is wanted",
+                        "regular expression '%s' matches bytes %zu to %zu of %zu; want a match of "
+                        "whole characters from byte %zu on",
                         r->pattern, start, end, q->n, q->from);
     *at = (osh_hit){start, end};
     return OSH_OK;

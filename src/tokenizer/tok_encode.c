@@ -133,8 +133,8 @@ static osh_status check_tokenizer_file(osh_ctx *cx, const char *path, const char
     if (osh_file_exists(path)) goto done;
     OSH_TRY(osh_tokenizer_other(cx, &other, model_dir));
     if (other)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing, and %s is not read: want " OSH_TOKENIZER_WANTED,
-                 path, other);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is missing, and %s is not supported: want " OSH_TOKENIZER_WANTED, path, other);
     OSH_FAIL(cx, OSH_E_IO, "%s is missing: want the tokenizer of the model", path);
 done:
     return rc;
@@ -366,7 +366,7 @@ osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const
     }
 done:
     if (rc == OSH_E_NOMEM && t->raw.n + t->norm.n > 4 * t->part_bytes)
-        osh_note(cx, "tokenizing %zu bytes that the tokenizer does not certainly cut",
+        osh_note(cx, "tokenizing %zu bytes at once, because the tokenizer cannot cut them",
                  t->raw.n + t->norm.n);
     return rc;
 }

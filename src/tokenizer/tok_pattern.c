@@ -182,8 +182,8 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
     r->at++;
     if (osh_uni_is_script(prop) || osh_uni_is_category(prop)) return OSH_OK;
     return osh_fail(r->cx, OSH_E_UNSUPPORTED,
-                    "%s: regular expression '%.200s': the property '%s' is none of the general "
-                    "categories (L, Lu, Nd) and scripts (Han, Latin) that are read as in Oniguruma",
+                    "%s: regular expression '%.200s': the property '%s' is not supported: want a "
+                    "general category (L, Lu, Nd) or a script (Han, Latin)",
                     r->what, r->s, prop);
 }
 
@@ -197,7 +197,7 @@ static osh_status rewriter_check_escape(const rewriter *r)
                  strchr(hexits, c[2]);
 
     bytes |= (*c == '2' || *c == '3') && c[1] && strchr(octal, c[1]) && c[2] && strchr(octal, c[2]);
-    if (bytes) return rewriter_refuse(r, "a byte that is no character by itself");
+    if (bytes) return rewriter_refuse(r, "a byte that is not a character");
     if ((*c == 'N' && c[1] == '{') || (*c && strchr("QEV", *c)))
         return rewriter_refuse(r, "an escape that Oniguruma does not know");
     if (*c && strchr("gkGKX", *c))
@@ -221,8 +221,8 @@ static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_c
 
     r->last = in_class ? 0 : hi;
     if (!apart) return OSH_OK;
-    return rewriter_refuse(r, "without case, characters that are two or three others, or that "
-                              "Unicode 14 has no other case of");
+    return rewriter_refuse(r,
+                           "without case, characters that PCRE2 and Oniguruma match differently");
 }
 
 /* Returns the character at `at`, which may be an escape, and sets *len to its size in bytes.
@@ -580,7 +580,7 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
     osh_buf_init(&whole, 0);
     while (r.at < r.n) OSH_TRY(rewrite_next(&r));
     if (r.named && r.numbered)
-        OSH_TRY(rewriter_refuse(&r, "a reference by number beside a group with a name"));
+        OSH_TRY(rewriter_refuse(&r, "both a reference by number and a group with a name"));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
     p->one_atom = osh_tok_is_one_atom(onig);

@@ -256,8 +256,8 @@ static osh_status unigram_load(osh_ctx *cx, void **state, const osh_tok_file *f,
     OSH_TRY(osh_json_int_or(cx, &unk, o, "unk_id", -1, what));
     OSH_TRY(unigram_load_scores(cx, u, &f->scores, what));
     if (unk < -1 || unk >= (int64_t)u->n)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"unk_id\" is %lld, of a vocabulary of %zu", what,
-                 (long long)unk, u->n);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"unk_id\" is %lld, but the vocabulary has %zu tokens",
+                 what, (long long)unk, u->n);
     u->unk_id = (int32_t)unk;
     for (int b = 0; b < 256; b++) {
         char code[8];

@@ -127,7 +127,7 @@ want 2 'unknown option .--fast' --model m --scheme W4A16 --fast
 want 2 'num.calibration.samples' --model m --scheme W4A16 --num-calibration-samples -2
 want 2 'the recipe needs calibration data: want --dataset' --model m --scheme W4A16 --method gptq --ignore lm_head
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A16, targets: Linear}\n' >r.yaml
-want 1 'lm_head has group_0, but vLLM, which looks it up as lm_head .*hint: put lm_head in ignore' --model m --recipe r.yaml
+want 1 'lm_head has group_0, but vLLM looks it up as lm_head .*hint: put lm_head in ignore' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W4A16, targets: Linear, ignore: [lm_head, "re:.*q_proj"]}\n' >r.yaml
 want 1 'ignore takes 1 of its 3 parts, and vLLM fuses them' --model m --recipe r.yaml
 edit 'c["quantization_config"] = {"quant_method": "aqlm"}'

@@ -155,7 +155,7 @@ dir=$(echo s/oneshot-*)
 [ -e "$dir/oneshot-scratch" ] || fail "no directory for values is left"
 rm -r v.oneshot-partial "$dir"
 one() { calibrated "$@"; }
-mkdir "$dir" && echo mine >"$dir/file"; refused "$dir is not oneshot's" v; refused "$dir is not oneshot's" v --restart
+mkdir "$dir" && echo mine >"$dir/file"; refused "$dir was not made by oneshot" v; refused "$dir was not made by oneshot" v --restart
 rm -r "$dir"; ln -s ../mine "$dir"; refused "$dir is a symbolic link" v; rm "$dir"
 one v >/dev/null
 [ -z "$(ls s)" ] || fail "left: $(ls s)"

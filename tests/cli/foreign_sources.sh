@@ -87,7 +87,7 @@ describe modelopt '{"group_size": 32}'
 refused 'group_size is 32, want 16 for NVFP4' --model other --output x
 rm -rf other && cp -r modelopt other
 "$OSH_TOOLS/st_edit" other dup model.layers.1.mlp.up_proj.weight_scale model.layers.0.self_attn.q_proj.pre_quant_scale
-refused 'q_proj.pre_quant_scale: weights with pre_quant_scale are not read' --model other --output x
+refused 'q_proj.pre_quant_scale: weights with pre_quant_scale are not supported' --model other --output x
 rm -rf other && cp -r modelopt other
 "$OSH_TOOLS/st_edit" other dup model.layers.1.mlp.up_proj.weight_scale_2 model.layers.1.mlp.up_proj.weight_scale_3
 refused 'up_proj.weight_scale_3: the program does not know this tensor of a module with codes of modelopt' --model other --output x

@@ -76,12 +76,12 @@ echo '{"base_model_name_or_path": "org/base"}' >m/adapter_config.json
 says 1 "m: is a PEFT adapter of org/base (adapter_config.json): want the merged model" --model m --scheme W4A16 --output o
 echo x >a.gguf
 says 1 "a.gguf: is a GGUF file, wanted a model's directory" --model a.gguf --scheme W4A16 --output o
-says 1 "wanted a model's: the directory that holds this file" --model "$model/model.safetensors" --scheme W4A16 --output o
-says 1 "none: is not a directory, wanted a model's: there is nothing of that name" --model none --scheme W4A16 --output o
+says 1 "wanted a model's directory, such as the directory of this file" --model "$model/model.safetensors" --scheme W4A16 --output o
+says 1 "none: is not a directory, wanted a model's directory: nothing has this name" --model none --scheme W4A16 --output o
 rm -rf m && cp -r "$model" m && mv m/tokenizer.json m/tokenizer.model
-says 1 "m/tokenizer.json is missing, and tokenizer.model is not read: want tokenizer.json, which" \
+says 1 "m/tokenizer.json is missing, and tokenizer.model is not supported: want tokenizer.json, which" \
     tokenize --model m m/data/evaluation.txt
-says 2 "the rows hold text, and the model's tokenizer.model is not read: want input_ids in the rows, or tokenizer.json, which" \
+says 2 "the rows hold text, and the model's tokenizer.model is not supported: want input_ids in the rows, or tokenizer.json, which" \
     --model m --scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --output o
 rm m/tokenizer.model
 says 2 "there is no tokenizer: want tokenizer.json in the model's directory, or input_ids" \

@@ -91,21 +91,21 @@ refused() { # arguments: exit code, part of the message, then the arguments of o
     [ $code = "$want" ] && grep -qF -- "$says" err || fail "$*: exit $code, $(cat err), wanted: $says"
 }
 refused 2 "openai/gsm8k has several configurations: want --dataset-config-name, one of main, socratic" --dataset gsm8k
-refused 2 "two/data has no configuration 'x', but main, socratic" --dataset two/data --dataset-config-name x
+refused 2 "two/data has no configuration 'x', want one of main, socratic" --dataset two/data --dataset-config-name x
 refused 2 "has no split 'val': want --splits with one of train, test" --dataset ok/data --splits val
 refused 2 "splits 'train[300:]' has no row" --dataset ok/data --splits 'train[300:]'
-refused 2 "wants the rows to choose from: --splits 'train[:N]'" --dataset ok/data --shuffle-calibration-samples true
+refused 2 "needs a number of rows: want --splits 'train[:N]'" --dataset ok/data --shuffle-calibration-samples true
 refused 2 "want a split" --dataset ok/data --splits 'train+'
 refused 2 "has no split 'val'" --dataset ok/data --splits 'train[:2]+val'
 refused 2 "is a file, which has no configurations" --dataset local.jsonl --dataset-config-name x
 refused 2 "all data sets are files, which have no configurations" --dataset local.jsonl --dataset filled.jsonl --dataset-config-name x
 refused 2 "want it once, or once for each of the 2 data sets" --dataset local.jsonl --dataset filled.jsonl \
     --dataset-config-name x --dataset-config-name y --dataset-config-name z
-refused 2 "without a number of samples wants the rows to choose from" --dataset ok/data --num-calibration-tokens 9
+refused 2 "a data set by name needs a number of rows" --dataset ok/data --num-calibration-tokens 9
 refused 1 "not found at $HF_DATASETS_SERVER, or private" --dataset gone/data
 refused 1 "is cut off by the server" --dataset short/data
 refused 1 "asked for row 0, got row 1" --dataset other/data
-refused 1 "has a part of the rows only: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
+refused 1 "has only a part of the rows: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
 refused 1 "want --text-template" --dataset open_platypus
 refused 1 "images or sound" --dataset flickr
 refused 1 "some/rows.parquet" --dataset some/rows.parquet

@@ -56,13 +56,13 @@ for fault in $good slower; do whole $fault; done
 [ "$(cat run.exit)" = 0 ] || fail "$(cat run.err)"
 refused wrong "its SHA-256 is"
 refused disabled "Access to this resource is disabled."
-refused evil "'../../../evil.json' is no name that a file may have"
-refused evilpath "'/tmp/evil.json' is no name that a file may have"
+refused evil "'../../../evil.json' is not a valid file name"
+refused evilpath "'/tmp/evil.json' is not a valid file name"
 refused evilid "wanted one of 64 hex digits"
 refused huge "MB free"
 refused loop "more than 20 redirects"
 refused long "more than the"
-refused away "the list of files goes on at 'http://127.0.0.1:$cdn/more'"
+refused away "the list of files continues at 'http://127.0.0.1:$cdn/more'"
 refused pickle "convert them to safetensors first"
 refused offset "asked for bytes from"
 refused junk "no JSON value"
@@ -127,7 +127,7 @@ for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /ok/planned/$(basename "$shard")" log)" -le 2 ] || fail "$shard: asked for again"
 done
 "$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
-grep -q "does not send the part that is asked for" err || fail "$(cat err)"
+grep -q "does not send the requested part" err || fail "$(cat err)"
 
 # A process is killed during a download. The next process continues after the bytes that exist.
 blobs=killed/models--slow--tiny/blobs
@@ -174,7 +174,7 @@ HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
 "$ONESHOT" inspect other/name 2>err && fail "no network, and a model"
-grep -q "does not answer.*looking for a model that is no directory here and not whole in $PWD/home/hub" err || fail "$(cat err)"
+grep -q "does not answer.*looking for a model that is not a directory here and not complete in $PWD/home/hub" err || fail "$(cat err)"
 HF_HUB_OFFLINE=1 "$ONESHOT" pull ok/tiny 2>err && fail "offline, and a pull"
 grep -q 'HF_HUB_OFFLINE' err || fail "$(cat err)"
 code=0; "$ONESHOT" pull ./ok/tiny 2>err || code=$?

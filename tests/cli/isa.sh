@@ -50,4 +50,4 @@ echo "no library" >broken/libopenblas.so.0
 LD_LIBRARY_PATH=$PWD/broken "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --output without --overwrite \
     --progress none >/dev/null
 if LD_LIBRARY_PATH=$PWD/broken run with 2>stderr.txt; then exit 1; fi
-grep -q 'libopenblas.so.0: .*: matrix products want it: install the package libopenblas0' stderr.txt
+grep -q 'libopenblas.so.0: .*: matrix products need it: install the package libopenblas0' stderr.txt

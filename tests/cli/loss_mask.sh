@@ -130,8 +130,8 @@ bad() { # arguments: part of the message, data, recipe
     if "$ONESHOT" --model model --recipe ${3:-gptq}.yaml --dataset $2 --output no --loss-mask answers --progress none >/dev/null 2>err; then fail "taken: $2"; fi
     grep -qF -- "$1" err || fail "$2"
 }
-bad "'loss_mask' is no list of 24 numbers, as long as 'input_ids'; while reading short.jsonl line 1" short.jsonl
-bad "'loss_mask' is neither 0 nor 1 at place 1" two.jsonl
+bad "'loss_mask' is not a list of 24 numbers, as long as 'input_ids'; while reading short.jsonl line 1" short.jsonl
+bad "'loss_mask': item 1 is not 0 or 1" two.jsonl
 bad "no column 'loss_mask', found" none.jsonl
 bad "the held-back samples have no prediction that counts; while planning to tune" late.jsonl best
 

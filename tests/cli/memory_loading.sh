@@ -57,7 +57,7 @@ if [ -z "$SANITIZED" ]; then
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" tokenize --model one line.txt --host-memory 24MiB >got 2>err || code=$?
     read -r peak _ <watched
     [ $code = 2 ] || fail "a line in one piece: exit $code, $(cat err)"
-    grep -q 'does not certainly cut; while reading line.txt line 1; while holding --host-memory 24MiB' err ||
+    grep -q 'cannot cut them; while reading line.txt line 1; while holding --host-memory 24MiB' err ||
         fail "$(cat err)"
     [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
 fi

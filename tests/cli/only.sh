@@ -59,14 +59,14 @@ equal packed solved 'self_attn.*weight(_scale)?$' 32
 one --model packed "${mlps[@]}" --output mixed # the output exists already
 # --only names some parts of a layer that inference engines fuse: the message names the missing
 # parts
-refused 1 'qkv_proj: .*want all or none of them ignored, and k_proj, v_proj would be, q_proj not' --model "$model" --scheme NVFP4A16 --only 're:.*q_proj$' --output part
+refused 1 'qkv_proj: .*want all or none of them ignored; k_proj, v_proj would be ignored, q_proj would not' --model "$model" --scheme NVFP4A16 --only 're:.*q_proj$' --output part
 refused 1 'up_proj has .*would take group_2; want one scheme for gate_proj, up_proj' --model mixed --scheme NVFP4A16 --only 're:.*gate_proj' --output part
 refused 2 'only' --model packed --scheme W4A16 --group-size 32 --only 're:.*mlp.*' --output mixed
 # makes an output with three formats
 one --model mixed --scheme W8A16 --group-size 32 --only 're:.*layers.1.mlp.*' --output third
 verify third --model mixed
 
-refused 1 'q_proj has group_1, but vLLM, which looks it up as .*qkv_proj' --model packed --scheme W4A16 \
+refused 1 'q_proj has group_1, but vLLM looks it up as .*qkv_proj' --model packed --scheme W4A16 \
     --only 're:.*q_proj' --output no
 refused 2 'the recipe leaves it dense: want it out of --only' --model packed --scheme W4A16 --only 're:.*mlp.*' \
     --ignore 're:.*up_proj$' --output no
@@ -85,4 +85,4 @@ c = json.load(open("packed/config.json"))
 c["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 json.dump(c, open("packed/config.json", "w"))
 P
-refused 2 'would keep codes of quant_method fp8 beside' --model packed --scheme W4A16 --only 're:.*mlp.*' --output no
+refused 2 'would mix codes of quant_method fp8 with' --model packed --scheme W4A16 --only 're:.*mlp.*' --output no

@@ -34,12 +34,12 @@ for flag in --profile --log-file; do
         refused "$flag" plan "${job[@]}" $flag $path
     done
     for path in m/run.log d/new.jsonl t/x; do refused "$flag $path lies in [mdt], and --(model|dataset|models-dir) reads" "${job[@]}" $flag $path; done
-    refused "$flag user.txt: there is a file that is not a (log|profile) of oneshot" "${job[@]}" $flag user.txt
+    refused "$flag user.txt: the existing file is not a (log|profile) of oneshot" "${job[@]}" $flag user.txt
     refused "$flag sub: there is a directory" "${job[@]}" $flag sub
     refused "are one file: want two" "${job[@]}" $flag o
 done
 for log in new.yaml ./new.yaml sub/../NEW.yaml; do refused 'are one file: want two' "${job[@]}" --profile new.yaml --log-file $log; done
-ONESHOT_PROFILING=user.txt refused 'user.txt: there is a file' "${job[@]}"
+ONESHOT_PROFILING=user.txt refused 'user.txt: the existing file is not' "${job[@]}"
 eval=(eval --model m --dataset d/rows.jsonl --max-windows 1 --max-seq-length 32 --progress none)
 refused '--per-token hard.yaml would overwrite m/model.safetensors' "${eval[@]}" --per-token hard.yaml
 refused '--per-token user.txt: .* not a list of f32' "${eval[@]}" --per-token user.txt
@@ -57,7 +57,7 @@ refused '--output user.txt: .* not a page of oneshot' report p.yaml --output use
 refused '--output p.yaml: .* not a page of oneshot' report p.yaml --output p.yaml
 cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 "$ONESHOT" report p.yaml --output p.html >/dev/null 2>said || code=$?
-[ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
+[ $code = 1 ] && grep -q 'cannot create p.html.tmp: found a file with a second name' said || fail "$code: $(cat said)"
 
 # Tests flags that are given twice.
 twice() { # arguments: flag, its two values, then the arguments of oneshot

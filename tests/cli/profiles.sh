@@ -104,7 +104,7 @@ fails 1 'nowhere.yaml' report layers.yaml nowhere.yaml
 fails 2 'svg draws one profile, got 2' report layers.yaml linear.yaml --format svg
 fails 2 'output is for the page' report layers.yaml --format text --output x.txt
 fails 2 'report wants files' report
-fails 2 'layers.yaml: there is a file that is not a page' report layers.yaml --output layers.yaml
+fails 2 'layers.yaml: the existing file is not a page' report layers.yaml --output layers.yaml
 report layers.yaml --output page.html >/dev/null
 fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.layers.2" one --checkpoint a=model.layers.2..model.layers.1
 fails 2 'matches no subgraph' one --checkpoint a=model.layers.2..x

@@ -86,7 +86,7 @@ refused 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model other 
 config other '{"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}'
 refused 1 "quant_algo 'W4A16_AWQ': want FP8" --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8", "weight_block_size": [64, 128]}'
-refused 1 'weight_scale_inv has the shape .*, which blocks of .64, 128. of a weight' --model other --scheme W4A16 --output g
+refused 1 'weight_scale_inv has the shape .*, which does not fit blocks of .64, 128. in a weight' --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g

@@ -170,4 +170,4 @@ cat >>g/code.py <<'END'
             layer.mlp.act_fn = Odd()
 END
 if python3 -m oneshot.template g --trust-remote-code --oneshot "$ONESHOT" --output u/g.json >out 2>&1; then echo "was proven"; exit 1; fi
-grep -q 'no op: model.layers.N.mlp.down_proj (Linear): its value is no op of the values before it' out || { cat out; exit 1; }
+grep -q 'no op: model.layers.N.mlp.down_proj (Linear): no op gives its value from the values before it' out || { cat out; exit 1; }

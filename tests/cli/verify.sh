@@ -145,7 +145,7 @@ mixed() { # makes an output with q_proj in 8 bits, and k_proj and v_proj in 4
     edit f index
     sed -i "s/^    \"config_groups\": {/&\"group_1\": {\"targets\": [\"$q0\"], \"weights\": {\"num_bits\": 8, \"type\": \"int\", \"symmetric\": true, \"strategy\": \"group\", \"group_size\": 128}, \"format\": \"pack-quantized\"},/" f/config.json
 }
-fault "fused siblings with two schemes" rtn 'q_proj has group_1, but vLLM, which looks it up as .*qkv_proj .* would take group_0' mixed
+fault "fused siblings with two schemes" rtn 'q_proj has group_1, but vLLM looks it up as .*qkv_proj .* would take group_0' mixed
 stale() { cp w8a16/recipe.yaml f/recipe.yaml; }
 fault "a recipe of another run" rtn 'num_bits: is 4, wanted 8' stale
 fault "no recipe" rtn 'recipe.yaml: is not there' rm f/recipe.yaml

@@ -36,7 +36,7 @@ export LD_LIBRARY_PATH=$emulated:$emulated/gds
 same 'warning: .*not by cuFile: cuFileDriverOpen: the module nvidia-fs is not set up (cuFile 5033)' \
     "fail=cuFileDriverOpen:1:5033" --use-gds true
 same 'warning: .*not by cuFile: .* has no 16 MiB for it' "" --use-gds true --device-memory 40MiB
-same "warning: $model/model.safetensors: cuFileHandleRegister: the file system does not take it (cuFile 5008): it is read" \
+same "warning: $model/model.safetensors: cuFileHandleRegister: the file system does not support it (cuFile 5008): it is read" \
     "fail=cuFileHandleRegister:1:5008" --use-gds true --log-level debug
 grep -q 'cuFile read 0 bytes of weights' log || fail "a file that cuFile does not take: $(cat log)"
 for knobs in "" "order=3 lazy=1" "fail=cuFileBufRegister:1:5036"; do

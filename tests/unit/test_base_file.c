@@ -379,11 +379,12 @@ static void temporary_files(void **state)
     assert_int_equal(symlink("user", in(1, "a.tmp")), 0);
     assert_int_equal(link(in(0, "user"), in(2, "b.tmp")), 0);
     assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[1]),
-                 "a symbolic link is there");
+                 "found a symbolic link, want no file");
     assert_fails(cx, OSH_E_IO, osh_file_write_all(cx, in(3, "a"), "x", 1),
-                 "a symbolic link is there");
+                 "found a symbolic link, want no file");
     assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[2]), "a second name");
-    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, dir), "a directory is there");
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, dir),
+                 "found a directory, want no file");
     assert_null(f);
     assert_ok(cx, osh_file_read_all(cx, &text, &n, buf[0], 0));
     assert_string_equal(text, "user's");

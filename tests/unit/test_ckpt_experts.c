@@ -145,9 +145,10 @@ static void test_refused(void **state)
     osh_checkpoint *ck = NULL;
     put_experts(f, "qwen3_moe", false, true, false);
     check_refused(f,
-                  "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
+                  "are not experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
     put_experts(f, "qwen3_moe", false, false, true);
-    check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
+    check_refused(f,
+                  "experts.1.up_proj.weight is stored twice: alone, and in one tensor with others");
     // gpt_oss stays stacked, because its loaders need one tensor for all experts
     put_experts(f, "gpt_oss", true, false, false);
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);

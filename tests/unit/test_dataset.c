@@ -117,9 +117,9 @@ static void test_attention_mask(void **state)
          "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7], \"attention_mask\": [0, 0, 1, 1, 1, 1, 0]}\n");
     gives(cx, NULL, &opt, "3 4 5 6");
     file(cx, "x.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [1]}\n");
-    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is no list of 2 numbers");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is not a list of 2 numbers");
     file(cx, "x.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [1, 2]}\n");
-    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place 2");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask': item 2 is not 0 or 1");
 }
 
 static void test_collators(void **state)
@@ -243,12 +243,13 @@ static void test_bad_rows(void **state)
         const char *text, *holds;
     } rows[] = {
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1, 9]}",
-         "token 2 of it is 9, wanted one of the model's 9;"},
+         "its token 2 is 9, wanted one of the model's 9;"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [-1]}", "is -1, wanted"},
-        {"{\"input_ids\": [1]}\n{\"input_ids\": [0.5]}", "'input_ids' holds no token at place 1"},
-        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, \"2\"]}", "no token at place 2"},
-        {"{\"input_ids\": [1]}\n{\"input_ids\": [99999999999]}", "no token at place 1"},
-        {"{\"input_ids\": [1]}\n{\"input_ids\": 5}", "'input_ids' is no list"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [0.5]}", "'input_ids': item 1 is not a token"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, \"2\"]}", "'input_ids': item 2 is not a token"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [99999999999]}",
+         "'input_ids': item 1 is not a token"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": 5}", "'input_ids' is not a list"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1}", "line 1 column 17: found no ','"},
         {"{\"input_ids\": [1]}\n[1]", "not a JSON object"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1], \"input_ids\": [1]}", "occurs twice"},
@@ -280,7 +281,7 @@ static void test_empty(void **state)
     file(cx, "x.jsonl", " \n\r\n\t");
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl: the dataset is empty");
     file(cx, "x.jsonl", "{\"input_ids\": []}\n");
-    refuses(cx, NULL, &opt, OSH_E_FORMAT, "no row holds a token, of 1 read");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "no row holds a token (1 read)");
     file(cx, "x.jsonl", "{\"input_ids\": []}\n{\"input_ids\": [5]}\n{\"input_ids\": []}\n");
     gives(cx, NULL, &opt, "5"); // the empty row is skipped with a warning
     unlink(place("x.jsonl"));
@@ -328,16 +329,16 @@ static void test_json(void **state)
     };
     static const struct { const char *text, *holds; } bad[] = {
         {"[{\"text\": \"a\"}", "ends inside the brackets"},
-        {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
+        {"[{\"text\": \"a\"},]", "a comma after the last row, at row 2"},
         {"[,{\"text\": \"a\"}]", "a comma without a row"},
-        {"[{\"text\": \"a\"}] x", "something behind the list"},
+        {"[{\"text\": \"a\"}] x", "text after the list"},
         {"[]", "the dataset is empty"},
         {"", "the dataset is empty"},
-        {"\"text\"", "something that is no object"},
+        {"\"text\"", "text that is not an object"},
         {"[1, 2]", "row 1"},
-        {"[{\"text\": \"a\"}}", "'}' where the list ends"},
-        {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
-        {"{\"text\": \"a\"}]", "a bracket that nothing opened"},
+        {"[{\"text\": \"a\"}}", "'}' in place of ']' at the end of the list"},
+        {"{\"text\": \"a\"}\n[1]", "a list in place of an object"},
+        {"{\"text\": \"a\"}]", "a closing bracket without an opening one"},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         file(cx, "x.json", good[i].text);
@@ -592,12 +593,12 @@ static void test_eval_text(void **state)
     opt.max_seq_length = 13;
     assert_fails(cx, OSH_E_FORMAT, "12 tokens, fewer than one window of 13", EVAL(0, 0, 0));
     opt.max_seq_length = 4;
-    assert_fails(cx, OSH_E_USAGE, "first_window is 3 of 3 windows", EVAL(0, 3, 0));
+    assert_fails(cx, OSH_E_USAGE, "first_window is 3, but there are 3 windows", EVAL(0, 3, 0));
     assert_fails(cx, OSH_E_USAGE, "first_window is -1", EVAL(0, -1, 0));
     assert_fails(cx, OSH_E_USAGE, "max_windows -2", EVAL(0, 0, -2));
     assert_fails(cx, OSH_E_USAGE, "stride is -1", EVAL(-1, 0, 0));
     opt.n_vocab = 8;
-    assert_fails(cx, OSH_E_FORMAT, "x.txt: token 3 of it is 8", EVAL(0, 0, 0));
+    assert_fails(cx, OSH_E_FORMAT, "x.txt: its token 3 is 8", EVAL(0, 0, 0));
     opt.n_vocab = 9;
     file(cx, "x.txt", "");
     assert_fails(cx, OSH_E_FORMAT, "x.txt: the dataset is empty", EVAL(0, 0, 0));
@@ -621,8 +622,8 @@ static void test_eval_rows(void **state)
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
     windows(cx, NULL, &opt, 0, 3, 0, "8");
     windows(cx, NULL, &opt, 0, 2, INT64_MAX, "3 3|8");
-    assert_fails(cx, OSH_E_USAGE, "first_window is 4 of 4", EVAL(0, 4, 0));
-    assert_fails(cx, OSH_E_USAGE, "a stride is for a text", EVAL(2, 0, 0));
+    assert_fails(cx, OSH_E_USAGE, "first_window is 4, but there are 4", EVAL(0, 4, 0));
+    assert_fails(cx, OSH_E_USAGE, "a stride needs one text", EVAL(2, 0, 0));
     file(cx, "x.jsonl", "{\"text\": \"ab\"}\n");
     windows(cx, tok, &opt, 0, 0, 0, "0 2 3 1");
     osh_tokenizer_close(cx, tok);

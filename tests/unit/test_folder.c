@@ -115,7 +115,8 @@ static void test_splits(void **state)
     assert_fails(f->cx, OSH_E_USAGE, load_split(f->cx, &d, f->dir, "val"),
                  "has files of the splits test, train, none of 'val': want --splits with one");
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load_split(f->cx, &d, f->dir, "train+test[:1]"),
-                 "names two splits, and the files of one split are read: want --dataset twice");
+                 "names two splits, but only the files of one split can be read: want "
+                 "--dataset twice");
     assert_true(torture(load_train, f->dir) > 10);
     put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // the name of this file has no split, so
                                                         // all files are read
@@ -230,7 +231,7 @@ static void test_refused(void **state)
                  "has no .parquet, .jsonl, .json, .csv or .txt file");
     put_text(f, "data-0.arrow", ""), put_text(f, "state.json", "{}");
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, f->dir),
-                 "data-0.arrow: Arrow files are not read: python3 -c");
+                 "data-0.arrow: Arrow files are not supported: python3 -c");
     assert_fails(f->cx, OSH_E_IO, load(f->cx, (void *)(uintptr_t) "x.parquet"), "x.parquet");
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.parquet.gz"),
                  "x.parquet.gz: unknown kind of dataset, wanted .jsonl");

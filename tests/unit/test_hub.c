@@ -205,7 +205,7 @@ static void test_find(void **state)
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"../x\"}}");
     assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env),
-                 "'../x' is no name of a file");
+                 "'../x' is not a file name");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"s.safetensors\"}}");
     put_in(f, "models--org--name/snapshots/" COMMIT, "s.safetensors", "x");

@@ -42,7 +42,8 @@ static void test_refuses_bad_syntax(void **state)
     refuse(cx, "{\"a\": 1,\n  \"b\" 2}", "x.json: line 2 column 7: found no ':'");
     refuse(cx, "{} x", "line 1 column 4: something follows");
     refuse(cx, "\xef\xbb\xbf{}",
-           "x.json: line 1 column 1: a byte order mark, which Python's json refuses");
+           "x.json: line 1 column 1: a byte order mark in place of a value (Python's json "
+           "refuses it)");
     refuse(cx, "{}{}", "something follows");
     refuse(cx, "[1,]", "no JSON value");
     refuse(cx, "{\"a\":1,}", "no quoted key");

@@ -180,9 +180,9 @@ static void test_names(void **state)
 static void test_bad(void **state)
 {
     static const struct { const char *a, *b, *says; } bad[] = {
-        {"a.jsonl:0.7", "b.jsonl:0.4", "have the sum 1.1, want 1: without its number"},
-        {"a.jsonl:0.7", "b.jsonl:0.1", "have the sum 0.8, want 1: without its number"},
-        {"a.jsonl:1", "b.jsonl", "have the sum 1, want less than 1"},
+        {"a.jsonl:0.7", "b.jsonl:0.4", "add up to 1.1, want 1: without its number"},
+        {"a.jsonl:0.7", "b.jsonl:0.1", "add up to 0.8, want 1: without its number"},
+        {"a.jsonl:1", "b.jsonl", "add up to 1, want less than 1"},
         {"a.jsonl:1.5", "b.jsonl", "the share is '1.5', want a number from 0.001 to 1"},
         {"a.jsonl:.7", "b.jsonl", "the share is '.7', want"},
         {"a.jsonl:0", "b.jsonl", "the share is '0', want"},

@@ -96,7 +96,7 @@ static void test_args_rules(void **state)
         {"block_structure=8x", "block_structure is '8x'", OSH_E_USAGE, true},
         {"block_structure=0x8", "two positive numbers", OSH_E_USAGE, true},
         {"strategy=tensor_group", "without a positive group_size", OSH_E_USAGE, true},
-        {"strategy=attn_head", "what attention reads, not for weights", OSH_E_USAGE, true},
+        {"strategy=attn_head", "the inputs of attention, not for weights", OSH_E_USAGE, true},
         {"strategy=row", "strategy is 'row'", OSH_E_USAGE, true},
         {"strategy=token", "is for activations", OSH_E_USAGE, true},
         {"dynamic=true", "dynamic weights", OSH_E_UNSUPPORTED, true},
@@ -395,14 +395,14 @@ static void test_vllm_order(void **state)
         cx, OSH_E_UNSUPPORTED,
         osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
                          &(osh_q_modules){modules, NULL, (const int[]){-1, -1, -1, 0}, 4}),
-        "0.down_proj has group_2, but vLLM, which looks it up as 0.down_proj (RowParallelLinear), "
-        "would take group_10");
+        "0.down_proj has group_2, but vLLM looks it up as 0.down_proj (RowParallelLinear) "
+        "and would take group_10");
     s[0].targets.n = s[1].targets.n = 2;
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
                                   &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1, 1}, 4}),
-                 "0.k_proj has group_10, but vLLM, which looks it up as 0.qkv_proj "
-                 "(QKVParallelLinear), would take group_2");
+                 "0.k_proj has group_10, but vLLM looks it up as 0.qkv_proj "
+                 "(QKVParallelLinear) and would take group_2");
 }
 
 /* vLLM fuses the first two projections of DeepSeek's attention into one layer. */
@@ -490,7 +490,7 @@ static void test_vllm_lacking(void **state)
     (void)state;
     assert_fails(cx, OSH_E_UNSUPPORTED, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, two, 2}, &m),
                  "0.qkv_proj: ignore takes 2 of its 3 parts, and vLLM fuses them: want all or none "
-                 "of them ignored, and q_proj, k_proj would be, v_proj not");
+                 "of them ignored; q_proj, k_proj would be ignored, v_proj would not");
     assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
 }
 

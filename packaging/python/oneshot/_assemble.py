@@ -103,7 +103,7 @@ def _positions(builder, events, embedding):
             None,
         )
         if first is None:
-            raise Unmatched("%s: its rows are not those of the positions" % event.name)
+            raise Unmatched("%s: its rows differ from the rows of the positions" % event.name)
         value = builder.add(builder.values["h"] + made, "placed")
         entry = {
             "name": event.name,
@@ -159,7 +159,7 @@ def _logits(builder, made, logits):
         if off(cap * numpy.tanh(made / cap), logits) < 1e-4:
             return {"cap": builder.model.names.number(cap)}
     builder.faults.append(
-        "logits: neither a multiple of the output of %s, nor c tanh(it / c)"
+        "logits: not a multiple of the output of %s, and not c tanh(output / c)"
         % head_name(builder.model)
     )
     return None

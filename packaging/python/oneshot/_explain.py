@@ -91,7 +91,7 @@ class Builder(Attention):
             name = way(target, of)
             if name:
                 return name
-        raise Unmatched("%s: its value is no op of the values before it" % what)
+        raise Unmatched("%s: no op gives its value from the values before it" % what)
 
     def same(self, target, of=""):
         for name in reversed(self.values):

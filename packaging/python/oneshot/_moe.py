@@ -89,7 +89,7 @@ def explain_block(builder, block, event):
     ]
     weights, left = _weights(y, made, [builder.values[name] for name in others])
     if weights is None:
-        raise Unmatched("%s: its output is no sum of the outputs of its experts" % block.name)
+        raise Unmatched("%s: its output is not a sum of the outputs of its experts" % block.name)
     _router(builder, block, gates[0], source, x, weights)
     builder.show(block.experts + ".0")
     relative = builder.relative(block.experts)
@@ -125,7 +125,7 @@ def _gated_part(builder, block, name, factors):
             out = builder.add(builder.values[name] * sigmoid(value), "gated")
             builder.op(block.name, "sigmoid_gate", [gate, name], out)
             return
-    raise Unmatched("%s: the factors of %s are no sigmoid of a value" % (block.name, name))
+    raise Unmatched("%s: the factors of %s are not the sigmoid of a value" % (block.name, name))
 
 
 def explain_sum(builder, block, event):
@@ -196,7 +196,7 @@ def _router(builder, block, gate, source, x, weights):
                     )
                     return
     raise Unmatched(
-        "%s (%s): the weights of experts are neither softmax nor sigmoid of %s" % (name, kind, leaf)
+        "%s (%s): the weights of experts are not the softmax or sigmoid of %s" % (name, kind, leaf)
     )
 
 

@@ -158,7 +158,7 @@ static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_
         if (((const uint8_t *)zero->data)[i])
             OSH_FAIL(
                 cx, OSH_E_FORMAT,
-                "%s holds another value than 0, but the weights of %s are symmetric: want none",
+                "%s has a value that is not 0, but the weights of %s are symmetric: want only 0",
                 t->e->name, q->scheme->group_name);
 done:
     osh_tensor_free(cx, zero);
@@ -173,7 +173,7 @@ static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
     const osh_ckpt_tensor *t;
     OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", "weight_g_idx"));
     if (t)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups of columns in another order are not read",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups of columns in another order are not supported",
                  t->e->name);
     for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
         if (has_leaf(q, codes[k])) continue;

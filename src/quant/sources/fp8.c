@@ -25,7 +25,8 @@ static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_con
         const cJSON *n = cJSON_GetArrayItem(size, d);
         if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
             cJSON_GetArraySize(size) != 2)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers",
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: weight_block_size is not a list of two positive numbers",
                      c->quantization_path);
         block[d] = (int64_t)n->valuedouble;
     }
@@ -114,8 +115,8 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_entry 
             a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
             OSH_FAIL(cx, OSH_E_FORMAT,
-                     "%s has the shape [%lld, %lld], which blocks of [%lld, %lld] of a weight "
-                     "[%lld, %lld] do not have",
+                     "%s has the shape [%lld, %lld], which does not fit blocks of [%lld, %lld] in "
+                     "a weight [%lld, %lld]",
                      scale->name, (long long)shape[0], (long long)shape[1],
                      (long long)(given[0] ? given[0] : q->O / shape[0]),
                      (long long)(given[0] ? given[1] : q->I / shape[1]), (long long)q->O,
@@ -123,7 +124,7 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_entry 
         }
     } else {
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s has %d dimensions and %lld elements, want 1, %lld or those of blocks",
+                 "%s has %d dimensions and %lld elements, want 1, %lld or one for each block",
                  scale->name, scale->ndim, (long long)numel, (long long)q->O);
     }
     if (scale->dtype != OSH_F32 && scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 &&
@@ -142,7 +143,7 @@ static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_sou
     osh_status rc = OSH_OK;
     OSH_TRY(osh_source_find_leaf(cx, codes, q, q->bare ? "" : ".", q->bare ? "" : "weight"));
     if (!*codes)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s%s is missing: want it for the scale that is there", q->name,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s%s is missing: want it for the existing scale", q->name,
                  q->bare ? "" : ".weight");
     const osh_entry *e = (*codes)->e;
     if (e->dtype != OSH_FP8)

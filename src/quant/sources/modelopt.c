@@ -29,7 +29,7 @@ static osh_status modelopt_check_extra(osh_ctx *cx, const osh_source *s)
         for (size_t k = 0; k < sizeof words / sizeof *words; k++)
             if (strstr(s->ck->tensors[i].e->name, words[k]))
                 OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                         "%s: weights with %s are not read: want FP8 or NVFP4 without it",
+                         "%s: weights with %s are not supported: want FP8 or NVFP4 without it",
                          s->ck->tensors[i].e->name, words[k]);
 done:
     return rc;

@@ -158,7 +158,7 @@ static osh_status decode_code(osh_ctx *cx, float *to, const osh_source_module *q
 {
     uint8_t byte = blocks[i / 2], e = scales[i / 32];
     if (e == 255)
-        return osh_fail(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254",
+        return osh_fail(cx, OSH_E_NUMERIC, "%s holds 255, which is not a number: want at most 254",
                         q->parts[1].e->name);
     *to = osh_f32_of_fp4(i % 2 ? byte >> 4 : byte) * ldexpf(1, e - 127);
     return OSH_OK;
