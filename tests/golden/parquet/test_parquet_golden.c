@@ -140,8 +140,8 @@ static void test_footer(void **state)
                             "is compressed with LZ4, want Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x02", 1, 0, "not valid Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x0c", 1, 0, "not valid zstd"});
-    fault_check(f,
-                &(fault){"texts_gzip", (long)found, "\x00", 1, 0, "its size differs from the page"});
+    fault_check(
+        f, &(fault){"texts_gzip", (long)found, "\x00", 1, 0, "its size differs from the page"});
     osh_free(f->cx, text);
 }
 
