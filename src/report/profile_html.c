@@ -12,7 +12,7 @@ static void total_cells(osh_page *pg, const osh_profile_total *sum, double total
     OSH_PUT(pg,
             "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td class=\"n "
             "more\">%lld</td>",
-            sum->background ? " (beside)" : "", sum->seconds, 100 * sum->seconds / total,
+            sum->background ? " (background)" : "", sum->seconds, 100 * sum->seconds / total,
             (long long)sum->n);
     osh_page_bytes_cell(pg, sum->peak_bytes ? sum->peak_bytes : -1);
     OSH_PUT(pg, "<td class=\"n more\">");
