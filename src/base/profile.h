@@ -81,7 +81,7 @@ osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
 typedef struct osh_profile_row { // all scopes of one phase of one subgraph
-    char *phase, *of; // own: name of the phase, and of the subgraph or module; `of` may be NULL
+    char *phase, *of; // own: names of the phase and of its subgraph or module (may be NULL)
     double seconds;   // wall time of the scopes without the time of inner scopes
     double flops;
     int64_t n; // number of scopes

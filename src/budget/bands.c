@@ -113,9 +113,9 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* *columns: number of elements in a row of a tensor that is changed or dequantized. This is
-     * `unit`. For a virtual tensor (computed when it is read), it is the larger of `unit` and the
-     * number of the tensor's columns. One of these two numbers is a multiple of the other. */
+    /* Rows of a stored tensor are read in pieces of `unit` elements. A virtual tensor (computed
+     * when it is read) is read in whole rows, or in pieces of `unit` elements if its rows are
+     * shorter. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }

@@ -70,8 +70,7 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
         size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
                      osh_mem_gross((size_t)n_scales[l->weight] * 8) +
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
-        // `one` counts the codes, packed tensors and scales of one Linear, and its weight in the
-        // source
+        // `one`: bytes of the codes, packed tensors, scales and source weight of one Linear
         if (one > most) most = one;
     }
     OSH_TRY(osh_tune_bytes(cx, &m, p->schedule->tune_graph, p->in->ck, &p->in->data, n_scales));

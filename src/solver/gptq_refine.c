@@ -80,7 +80,7 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     osh_status rc = OSH_OK;
     int64_t across = osh_div_up(a->I, a->group), n = osh_min64(a->row_block, a->O);
     osh_group_factors f = {0};       // own
-    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // r.w, r.q, r.s and r.z are own pointers
+    osh_refine_row r = {a, &f, 0, NULL, NULL, NULL, NULL}; // own: r.w, r.q, r.s, r.z
     float *w = NULL;                 // own: [O, I]
     double *room = NULL;             // own
 

@@ -167,7 +167,7 @@ ssize_t write(int fd, const void *p, size_t n)
     return k;
 }
 
-/* Only logs the call. The recorded process loses nothing, so no real sync is needed. */
+/* Only logs the call. A real sync is not needed, because the recorded program never crashes. */
 int fsync(int fd)
 {
     pthread_mutex_lock(&lock);

@@ -1,7 +1,7 @@
 /* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
- * differences of the loss. They must not depend on the number of ranges of nodes, and must be the
- * same for a batch as for its samples. The predicted bytes must be enough; on a GPU the arena has
- * exactly the predicted bytes. An op without a gradient must be refused by name. */
+ * differences of the loss. They must not depend on the number of ranges of nodes. A batch must
+ * give the same gradients as its samples one by one. The predicted bytes must be enough; on a GPU
+ * the arena has exactly the predicted bytes. An op without a gradient must be refused by name. */
 #include "graph/back.h"
 #include "math/pairs.h"
 #include "plain.h"
