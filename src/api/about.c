@@ -278,8 +278,8 @@ static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
     int width = 4;
     OSH_NEW(cx, all, osh_ranks_n(r));
     int ordinal = 0;
-    if (osh_device_present(gpu) && !osh_rank_gpu(cx, &ordinal, r, gpu, NULL) &&
-        !osh_device_open(cx, &d, gpu, ordinal, 0))
+    OSH_TRY(osh_rank_gpu(cx, &ordinal, r, gpu, NULL));
+    if (osh_device_present(gpu) && !osh_device_open(cx, &d, gpu, ordinal, 0))
         snprintf(mine.text, sizeof mine.text, "%s", d->text);
     osh_error_clear(cx);
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));

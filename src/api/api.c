@@ -367,7 +367,9 @@ static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bo
         others_add(cx, o, host, of), of = NULL;
     }
     if (opt->eval) {
-        OSH_TRY(osh_evaluate_least(cx, &host, opt));
+        // only rank 0 evaluates the output, so only rank 0 opens its GPU here
+        if (!osh_ranks_me(opt->ranks)) OSH_TRY(osh_evaluate_least(cx, &host, opt));
+        OSH_TRY(osh_ranks_broadcast(cx, opt->ranks, &host, sizeof host, 0));
         if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);
         others_add(cx, o, host, of), of = NULL;
     }

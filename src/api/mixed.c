@@ -401,7 +401,9 @@ static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
     osh_status rc = OSH_OK;
     survey s; // own
     bool finished = false;
-    OSH_TRY(survey_begin(cx, &s, opt));
+    osh_options alone = *opt; // strings are views of the job's options
+    alone.ranks = NULL;       // only rank 0 calls this function
+    OSH_TRY(survey_begin(cx, &s, &alone));
     s.opt.restart = false;
     OSH_NEW(cx, s.r.results, s.p->match.n_linears);
     OSH_TRY(osh_emitter_new(cx, &s.r.emitter, s.p, s.r.results, &finished));

@@ -454,6 +454,7 @@ static osh_status side_run_part(osh_ctx *cx, void *user, osh_forward_part *part)
     osh_exec_span span = side_span(s, part);
     double work = osh_cost_of_nodes(&span, c->d), all = (double)c->d->offsets[c->d->n];
     v->part = part, part->keep[g->input_ids] = false;
+    osh_ranks_phase(c->o->ranks, "forward", part->s->name);
     OSH_TRY(osh_weights_new(cx, &part->w, g));
     part->w->rows = osh_source_checkpoint(s->f->source);
     OSH_TRY(osh_eval_weights_next(cx, c->weights, part->w));

@@ -184,10 +184,11 @@ static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
         OSH_TRY(osh_check_interrupt(cx));
         osh_eval_batch(m, b, &first, &count);
         osh_tensor_free(cx, row), row = NULL;
-        if (m->gpu) OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
         if (from)
             OSH_TRY(saving_recv_rows(cx, &row, s, m->d.offsets[first + count] - m->d.offsets[first],
                                      from));
+        else if (m->gpu)
+            OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
         const osh_tensor *x =
             row ? row : m->f->batches[osh_deal_local(m->f->ranks, b)]->values[g->hidden];
         OSH_TRY(osh_file_pwrite(cx, f, x->data, osh_tensor_bytes(x),
@@ -267,11 +268,17 @@ osh_status osh_saved_send(osh_ctx *cx, const osh_eval_models *m)
 {
     osh_status rc = OSH_OK;
     const osh_forward *f = m->f;
-    for (int64_t b = 0; b < f->n_batches; b++) {
-        const osh_tensor *x = f->batches[b]->values[f->graph->hidden];
+    osh_tensor *row = NULL; // own: host copy of the rows of one batch, if a GPU has them
+    for (int64_t b = 0; b < osh_eval_batches(m); b++) {
+        if (osh_deal_owner(f->ranks, b) != osh_ranks_me(f->ranks)) continue;
+        if (m->gpu) OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
+        const osh_tensor *x =
+            row ? row : f->batches[osh_deal_local(f->ranks, b)]->values[f->graph->hidden];
         OSH_TRY(osh_ranks_send(cx, f->ranks, x->data, osh_tensor_bytes(x), 0));
+        osh_tensor_free(cx, row), row = NULL;
     }
 done:
+    osh_tensor_free(cx, row);
     return rc;
 }
 

@@ -3,15 +3,30 @@
 
 #include <string.h>
 
-osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, const osh_ranks *r, const osh_device_kind *k,
+typedef struct first_gpu { // the GPU that a process sees as number 0
+    int32_t n;             // number of GPUs that the process may use
+    osh_device_uuid id;
+} first_gpu;
+
+osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, osh_ranks *r, const osh_device_kind *k,
                         const char *text)
 {
     osh_status rc = OSH_OK;
-    int n = 0;
+    first_gpu mine = {0}, *all = NULL; // own: all [ranks]
+    int n = 0, before = 0, me = osh_ranks_me(r);
     if (!r || (!osh_device_is_auto(text) && strchr(text, ':'))) goto done;
-    OSH_TRY(k->type->number(cx, &n));
-    *ordinal = osh_ranks_at(r, osh_ranks_me(r))->local % n;
+    if (osh_device_present(k)) OSH_TRY(k->type->number(cx, &n));
+    if (n) OSH_TRY(k->type->identify(cx, &mine.id, 0));
+    mine.n = n;
+    OSH_NEW(cx, all, osh_ranks_n(r));
+    OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));
+    OSH_TRY(osh_ranks_broadcast(cx, r, all, (size_t)osh_ranks_n(r) * sizeof *all, 0));
+    for (int i = 0; i < me; i++)
+        before += !strcmp(osh_ranks_at(r, i)->node, osh_ranks_at(r, me)->node) &&
+                  !memcmp(&all[i], &mine, sizeof mine);
+    if (n) *ordinal = before % n;
 done:
+    osh_free(cx, all);
     return rc;
 }
 

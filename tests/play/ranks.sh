@@ -73,10 +73,11 @@ refused 'ranks 0 and 2 on .* have the same GPU: start at most one rank for each 
 refused 'ranks 0 and 1 on .* have the same GPU' gpus=4:0 cuda:1
 rm -rf out.oneshot-partial
 
-# eval divides batches of windows. Numbers and files are the same as with one process.
+# eval divides batches of windows. Numbers and files are the same as with one process. The program
+# $PLAY_BATCHES has batches of about 100 tokens, so each rank has some.
 figures() { # arguments: directory for the files, [launcher...]
     mkdir "$1"
-    "${@:2}" "$PLAY" eval --model quantized --reference model --dataset model/calibration.jsonl --max-seq-length 48 --device cuda \
+    "${@:2}" "$PLAY_BATCHES" eval --model quantized --reference model --dataset model/calibration.jsonl --max-seq-length 48 --device cuda \
         --progress none --threads 1 --json --panel "$1/panel.json" --per-token "$1/tokens.npy" --save-logits "$1/logits" \
         >"$1/json" 2>log || fail "eval, $*"
 }
@@ -84,6 +85,13 @@ figures() { # arguments: directory for the files, [launcher...]
 figures plain
 figures ranks start $mpi 3
 diff -r plain ranks >log || fail "eval with 3 ranks: other figures"
+# The GPUs of the ranks are listed in another order: the first GPU of each rank is its own.
+OSH_PLAY="protect=0 gpus=2:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=2:1" -- "$PLAY" $(one gptq model out) >log 2>&1 ||
+    fail "ranks that see other GPUs"
+same out want.gptq.model "ranks that see other GPUs"
+# Only rank 0 evaluates the output after a run.
+start $mpi 2 "$PLAY" $(one gptq model out) --host-memory 2GiB --eval model/calibration.jsonl >log 2>&1 || fail "--eval"
+same out want.gptq.model "--eval"
 if OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 "$PLAY" eval --model quantized --dataset model/calibration.jsonl --device cuda >log 2>&1
 then fail "eval of two ranks on one GPU"; fi
 grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
