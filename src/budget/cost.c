@@ -211,8 +211,9 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
  * the zeros of a pruner. */
 static bool solves_on_host(const osh_budget *p, const osh_linear *l)
 {
-    return p->in->on_device && l->prune.modifier >= 0 &&
-           (osh_wants(p->schedule, l) & OSH_STAT_HESSIAN);
+    if (!p->in->on_device || l->prune.modifier < 0 || l->modifier < 0) return false;
+    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
+    return !l->kept && (m->type->solver->wants(m, l->scheme) & OSH_STAT_HESSIAN);
 }
 
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l)

@@ -549,14 +549,15 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     if (rope->type == OSH_ROPE_DYNAMIC && rope->factor > 1)
         b->g->max_positions = (int64_t)fmin(n * rope->factor, 1e15);
     const cJSON *longest = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "longest");
-    if (!cJSON_IsString(longest)) return OSH_OK;
+    if (!longest) return OSH_OK;
     int64_t most = 0;
+    bool named = cJSON_IsString(longest);
     rc = osh_scope_int(cx, &most, &b->scope, longest, 1);
-    if (!rc) rc = check_factors(cx, b, longest->valuestring);
+    if (!rc && named) rc = check_factors(cx, b, longest->valuestring);
     if (rc || most >= b->g->max_positions) return rc;
     b->g->max_positions = most;
     // otherwise it is the number of positions before the embedding is scaled (Mistral 4)
-    b->g->sparse_limit = !strstr(longest->valuestring, "max_position");
+    b->g->sparse_limit = named && !strstr(longest->valuestring, "max_position");
     return rc;
 }
 

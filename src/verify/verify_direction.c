@@ -10,12 +10,15 @@
  *           because the terms sign(w) e cancel. The pruner keeps the largest |z|, which are those
  *           to which w and e contribute with the same sign. If e is much larger than w and has a
  *           normal distribution, the slope is
- *               most(s) = 1 + 2 t phi(t) / (1 - s),   P(|x| > t) = 1 - s for a normal x
+ *               1 + 2 t phi(t) / (1 - s),   P(|x| > t) = 1 - s for a normal x
  *           for each distribution of w: 1.86 at a sparsity s of 0.5, 2.61 at 0.7. A smaller e has a
- *           slope between 1 and most(s). The accepted range is LEAST to most(s), and wider for
- *           fewer than 4 bits, whose rounding errors are as large as the weights. Four standard
- *           errors are added, which matter only for small weights.
- *   signs   more than half of the signs of dq are those of w. Half: the weights are unrelated.
+ *           smaller slope. If all weights of a row have one sign, e is not independent of the
+ *           signs: SparseGPT then keeps the sum of the row, and the slope is 1 / (1 - s), which is
+ *           larger. Without e, a code that is not 0 can be up to twice the weight. So the accepted
+ *           range is LEAST to the result of direction_largest. Four standard errors are added,
+ *           which matter only for small weights.
+ *   signs   more than half of the signs of dq are those of w. Half: the weights are unrelated. Two
+ *           standard errors are subtracted from the limit.
  *   rows    a row may have few weights, so chance matters. A row is wrong if its signs are as those
  *           of an unrelated row (binomial, up to three standard deviations), if its slope is below
  *           ROW_SLOPE, and if a row of the same weight has so few right signs with a chance of less
@@ -36,6 +39,10 @@
 #define LEAST 0.6     // smallest accepted slope
 #define ROW_SLOPE 0.4 // largest slope of a wrong row, with 4 bits or more
 #define SIGNS 0.6     // smallest accepted share of equal signs
+/* Smallest accepted share above the sparsity DENSE_ENOUGH. There the few kept weights compensate
+ * many others, and in small weights they often change their sign. */
+#define SIGNS_OF_FEW 0.55
+#define DENSE_ENOUGH 0.8
 #define RARE 1e4
 enum { DIRECTION_MAX = 3 }; // largest number of findings for the rows of one module
 
@@ -54,16 +61,14 @@ void osh_direction_row_fill(osh_direction_row *to, const float *w, const float *
     }
 }
 
-/* Returns most(s) of the formula above. */
-static double direction_most(double s)
+/* Returns the largest accepted slope at sparsity s: max(2, 1 / (1 - s)), and more for codes with
+ * few bits or with a scale for many weights. */
+static double direction_largest(const osh_q_args *a, double s)
 {
-    double low = 0, high = 40;
-    if (!(s > 0)) return 1;
-    for (int k = 0; k < 60; k++) {
-        double t = (low + high) / 2;
-        *(erf(t * sqrt(0.5)) < s ? &low : &high) = t;
-    }
-    return 1 + 2 * low * exp(-low * low / 2) / sqrt(2 * acos(-1)) / (1 - s);
+    double most = fmax(2, 1 / (1 - s));
+    bool shared =
+        a->strategy == OSH_Q_TENSOR || a->strategy == OSH_Q_CHANNEL || a->strategy == OSH_Q_BLOCK;
+    return a->bits < 4 || (a->bits == 4 && shared) ? 1.25 * most : most;
 }
 
 /* Returns n KL(x, p): the exponent of Chernoff's bound for a share x of n. */
@@ -86,6 +91,8 @@ static bool direction_is_bad(const osh_direction_row *r, double p, const osh_lin
 static bool direction_is_zero(const osh_direction_row *r, const osh_direction_row *all, double s,
                               const osh_linear *l)
 {
+    // a scale that several rows share may round all weights of a row to 0
+    if (osh_q_scale_rows(&l->scheme->weights, l->O) > 1) return false;
     if (r->n || !(r->norm > 0) || r->norm < 0.5 * all->norm / (double)l->O) return false;
     return !(s > 0) || (double)l->I * -log(s) > 4 * log(RARE * (double)l->O);
 }
@@ -137,8 +144,7 @@ osh_status osh_verify_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
     if (!all.n || sparsity >= 1) goto done;
     double slope = all.sum / all.abs, margin = 4 * sqrt(all.error) / all.abs,
            same = (double)all.same / (double)all.n;
-    double least = coarse ? 0.4 : LEAST, most = fmax(1.5, direction_most(sparsity));
-    if (coarse) most *= 1.25;
+    double least = coarse ? 0.4 : LEAST, most = direction_largest(&l->scheme->weights, sparsity);
     osh_log(cx, OSH_LOG_DEBUG, "%s: slope %.3f, standard error %.4f, %.3f of the signs are equal",
             l->name, slope, margin / 4, same);
     if (slope + margin < least || slope - margin > most) {
@@ -146,8 +152,9 @@ osh_status osh_verify_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
         OSH_TRY(osh_verify_add(cx, v, l->name, text,
                                "the weights that are not 0 are %.3g times the source's", slope));
     }
-    if (same < SIGNS) {
-        snprintf(text, sizeof text, "at least %.2f", SIGNS);
+    double signs = sparsity > DENSE_ENOUGH ? SIGNS_OF_FEW : SIGNS;
+    if (same + 2 / sqrt((double)all.n) < signs) {
+        snprintf(text, sizeof text, "at least %.2f", signs);
         OSH_TRY(osh_verify_add(cx, v, l->name, text,
                                "a share of %.3g of the weights has the sign of the source's",
                                same));

@@ -432,7 +432,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (v->n == before && !solved) OSH_TRY(module_compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
         OSH_TRY(errors_measure(cx, v, &e, l, &s, nearest));
-        OSH_TRY(errors_check_zero(cx, &zero, v, l, &e));
+        if (solved) OSH_TRY(errors_check_zero(cx, &zero, v, l, &e));
         if (!zero) OSH_TRY(errors_check(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:
