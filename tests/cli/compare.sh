@@ -89,7 +89,7 @@ refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --
 mkdir only && cp W8A16/config.json only
 refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
 refused 2 'only: is a directory without oneshot-report.json' compare W8A16 only
-refused 2 'that is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
+refused 2 'the existing file is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
 refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json
 refused 2 '--per-token none/n.npy: there is no directory none' eval --model W8A16 "${data[@]}" --per-token none/n.npy
 refused 1 'cannot make directory /proc/logits' eval --model W8A16 "${data[@]}" --save-logits /proc/logits
