@@ -97,7 +97,7 @@ refused 2 '--output none/page.html: there is no directory none' compare dense.js
 refused 2 'compare wants outputs' compare
 refused 2 'have different references' compare W4A16.json dense.json
 refused 1 'is not a file of eval --panel' compare W8A16/config.json
-refused 2 'that is not a page of oneshot' compare dense.json --output W8A16.json
+refused 2 'the existing file is not a page of oneshot' compare dense.json --output W8A16.json
 sed 's/"tokens_xxh3": "[^"]*"/"tokens_xxh3": "0"/' W8A16.json >other.json
 refused 2 'have different tokens: checksums' compare W4A16.json other.json
 refused 2 'have different tokens: checksums' compare gptq W8A16 W4A16.json
