@@ -20,11 +20,10 @@ gptq="GPTQModifier: {scheme: W4A16, targets: Linear, $I}"
 recipe gptq "$gptq"
 recipe static "GPTQModifier: {scheme: FP8, targets: Linear, $I}"
 recipe sparse "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}" "$gptq"
-recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
 recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
 recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
 recipe route "$gptq"
-declare -A more=([gptq]="" [static]="--sequential-targets Linear" [sparse]="" [smooth]="--sum-groups 5" [awq]="--sum-groups 3"
+declare -A more=([gptq]="" [static]="--sequential-targets Linear" [sparse]="" [awq]="--sum-groups 3"
                  [quality]="" [route]="--moe-calibrate-all-experts false")
 one() { # arguments: kind of job, model, output
     echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
@@ -48,16 +47,14 @@ mpi=${mpis[0]} other=${mpis[-1]}
 want gptq model
 divided $mpi 2 gptq model
 divided $other 4 gptq model --mem-opt-level 2
-kinds="static sparse smooth awq quality"
-[ -z "$SANITIZED" ] || kinds="static awq" # builds with sanitizers are slow
+kinds="static sparse awq quality"
+[ -z "$SANITIZED" ] || kinds=awq # builds with sanitizers are slow
 for kind in $kinds; do
     want $kind model
     divided $mpi 3 $kind model
 done
-for kind in gptq route; do
-    want $kind experts
-    divided $other 2 $kind experts
-done
+want route experts
+divided $other 2 route experts
 
 # Each rank sees one GPU, as with srun --gpus-per-task: both are cuda:0, but not the same GPU. The
 # GPU of rank 1 has less memory, and both ranks plan for that memory.
@@ -97,8 +94,7 @@ then fail "eval of two ranks on one GPU"; fi
 grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
 
 # Kills ranks. Each run has another number of ranks, and the last run has none.
-killed=0 kills=4
-[ -z "$SANITIZED" ] || kills=2
+killed=0 kills=2
 for ((n = 0; n < kills; n++)); do
     rank=$((n % 2)) kill=()
     [ $rank != 0 ] || kill=(./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((30 + 15 * n)) --)
