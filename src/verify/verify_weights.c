@@ -407,7 +407,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
-    bool solved = m->type->solver->propagates, known = true, zero;
+    bool solved = m->type->solver->propagates, known = true, zero = false;
     unsigned freedom = osh_modifier_freedom(m);
     // the scales of this observer depend on calibration data, so the source does not determine them
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES;
