@@ -16,7 +16,6 @@
 #include "budget/refuse.h"
 #include "budget/simulate.h"
 #include "budget/trials.h"
-#include "ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>

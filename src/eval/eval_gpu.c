@@ -304,9 +304,7 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     for (int k = 0; k < c->n_sides; k++) OSH_TRY(side_count(cx, c, &c->side[k]));
     max_into(&c->passing, scores_arena_bytes(c));
     OSH_TRY(arena_fit(cx, c, ordinal, &arena));
-    OSH_TRY(osh_rank_gpus_differ(cx, o->ranks, c->kind, ordinal));
-    OSH_TRY(osh_device_open(cx, &c->device, c->kind, ordinal, (size_t)arena));
-    OSH_TRY(osh_ranks_agree(cx, o->ranks, "another GPU", c->device->text));
+    OSH_TRY(osh_rank_gpu_open(cx, &c->device, o->ranks, c->kind, ordinal, (size_t)arena));
     OSH_TRY(arena_take_blocks(cx, c));
     *out = c, c = NULL; // passes ownership
 done:

@@ -169,6 +169,19 @@ done:
     return rc;
 }
 
+/* Sets *x (view) to the rows of batch b, which this rank has run. If a GPU has the rows, copies
+ * them to *row (own). */
+static osh_status saving_rows(osh_ctx *cx, const osh_tensor **x, osh_tensor **row,
+                              const osh_eval_models *m, int64_t b)
+{
+    osh_status rc = OSH_OK;
+    const osh_forward *f = m->f;
+    if (m->gpu) OSH_TRY(osh_eval_gpu_hidden(cx, row, m->gpu, b));
+    *x = m->gpu ? *row : f->batches[osh_deal_local(f->ranks, b)]->values[f->graph->hidden];
+done:
+    return rc;
+}
+
 /* Writes the rows of all batches; the rows of a sample are contiguous. */
 static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
 {
@@ -187,10 +200,8 @@ static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
         if (from)
             OSH_TRY(saving_recv_rows(cx, &row, s, m->d.offsets[first + count] - m->d.offsets[first],
                                      from));
-        else if (m->gpu)
-            OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
-        const osh_tensor *x =
-            row ? row : m->f->batches[osh_deal_local(m->f->ranks, b)]->values[g->hidden];
+        const osh_tensor *x = row;
+        if (!from) OSH_TRY(saving_rows(cx, &x, &row, m, b));
         OSH_TRY(osh_file_pwrite(cx, f, x->data, osh_tensor_bytes(x),
                                 s->hidden->begin + m->d.offsets[first] * each));
     }
@@ -268,12 +279,11 @@ osh_status osh_saved_send(osh_ctx *cx, const osh_eval_models *m)
 {
     osh_status rc = OSH_OK;
     const osh_forward *f = m->f;
-    osh_tensor *row = NULL; // own: host copy of the rows of one batch, if a GPU has them
+    const osh_tensor *x = NULL; // view: rows of one batch
+    osh_tensor *row = NULL;     // own: host copy of these rows, if a GPU has them
     for (int64_t b = 0; b < osh_eval_batches(m); b++) {
         if (osh_deal_owner(f->ranks, b) != osh_ranks_me(f->ranks)) continue;
-        if (m->gpu) OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
-        const osh_tensor *x =
-            row ? row : f->batches[osh_deal_local(f->ranks, b)]->values[f->graph->hidden];
+        OSH_TRY(saving_rows(cx, &x, &row, m, b));
         OSH_TRY(osh_ranks_send(cx, f->ranks, x->data, osh_tensor_bytes(x), 0));
         osh_tensor_free(cx, row), row = NULL;
     }

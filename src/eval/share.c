@@ -8,6 +8,7 @@
 #include "gpu/gpu.h"
 #include "math/isa.h"
 #include "plan/division.h"
+#include "plan/rank_gpu.h"
 
 enum { MOST_POSTED = 4 }; // largest number of messages of a rank that rank 0 has not taken yet
 
@@ -17,7 +18,7 @@ osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o)
     static char cpu[] = "cpu"; // for o->device, whose text the caller of this function frees
     bool gpu = osh_eval_gpu_wanted(o);
     if (!o->ranks) goto done;
-    OSH_TRY(osh_ranks_agree(cx, o->ranks, "another device", gpu ? "a GPU" : "the CPU"));
+    OSH_TRY(osh_rank_devices_agree(cx, o->ranks, gpu));
     if (!gpu) o->device = cpu;
     o->host_memory /= osh_ranks_per_node(o->ranks);
 done:

@@ -465,8 +465,8 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
     for (int64_t i = 0; i < (p->one_by_one ? x.n_batch : 1); i++) {
         void *to = mat_at(c, i);
         LT(l, cublasLtMatmul(l->lt, p->how, &x.alpha, mat_at(b, i), p->first, mat_at(a, i),
-                             p->second, &x.beta, to, p->c, to, p->c, &p->algo, gpu->workspace,
-                             OSH_GPU_WORKSPACE, osh_cuda_stream(d)));
+                             p->second, &x.beta, to, p->c, to, p->c, &p->algo, d->workspace,
+                             d->workspace_bytes, osh_cuda_stream(d)));
     }
 done:
     pthread_mutex_unlock(&l->lock);

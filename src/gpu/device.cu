@@ -134,9 +134,9 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
                  n_bytes);
     }
     OSH_TRY(osh_cuda_check(cx, e, "cudaMalloc"));
-    c->workspace = osh_device_alloc(cx, d, OSH_GPU_WORKSPACE, OSH_LIFE_LONG);
-    if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
-    d->workspace = static_cast<char *>(c->workspace), d->workspace_bytes = OSH_GPU_WORKSPACE;
+    d->workspace = osh_device_alloc(cx, d, OSH_GPU_WORKSPACE, OSH_LIFE_LONG);
+    if (!d->workspace) OSH_TRY(OSH_E_NOMEM);
+    d->workspace_bytes = OSH_GPU_WORKSPACE;
     OSH_TRY(osh_cuda_factor_probe(cx, d));
     OSH_TRY(osh_gpu_ring_init(cx, &c->ring));
     OSH_TRY(osh_gpu_ring_init(cx, &c->ahead));

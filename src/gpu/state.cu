@@ -45,7 +45,7 @@ cudaStream_t osh_cuda_stream(const osh_device *d)
 }
 
 int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_multiprocessors; }
-void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
+void *osh_cuda_scratch(const osh_device *d) { return d->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
 /* Decides by the compute capability, because it determines the ratio of the peak speeds of F32 and

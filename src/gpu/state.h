@@ -100,7 +100,6 @@ typedef struct osh_gpu {
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_device *d; // view; d->lock protects the list `pinned`, and osh_device_file.refused
-    void *workspace; // view: scratch of matrix products, the first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
 

@@ -252,13 +252,13 @@ size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end)
     return s->all->device ? rows_bytes(s, first, end) : osh_stat_tile_bytes(s, first, end);
 }
 
-/* Changes a buffer with whole rows [first, end) to a tile, in place. */
-static void tile_pack(void *tile, const osh_stat *s, int64_t first, int64_t end)
+/* Makes a tile from the whole rows [first, end) in `rows`, which may be the tile's own buffer. */
+static void tile_pack(void *tile, const void *rows, const osh_stat *s, int64_t first, int64_t end)
 {
     char *to = tile;
     for (int64_t row = first; row < end; row++) {
         size_t n = osh_stat_tile_bytes(s, row, row + 1);
-        memmove(to, (char *)tile + rows_bytes(s, first, row), n), to += n;
+        memmove(to, (const char *)rows + rows_bytes(s, first, row), n), to += n;
     }
 }
 
@@ -279,18 +279,20 @@ static void tile_unpack(void *tile, const osh_stat *s, int64_t first, int64_t en
 osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,
                               int64_t end)
 {
-    char *to = tile;
-    if (s->part->device) {
-        osh_status rc =
-            osh_tensor_get(cx, tile, s->part, rows_bytes(s, 0, first), rows_bytes(s, first, end));
-        if (!rc) tile_pack(tile, s, first, end);
-        return rc;
-    }
-    for (int64_t row = first; row < end; row++) {
-        size_t n = osh_stat_tile_bytes(s, row, row + 1);
-        memcpy(to, row_at(s, s->part, row), n), to += n;
-    }
-    return OSH_OK;
+    osh_status rc = OSH_OK;
+    bool copy = s->part->device;
+    if (copy)
+        OSH_TRY(
+            osh_tensor_get(cx, tile, s->part, rows_bytes(s, 0, first), rows_bytes(s, first, end)));
+    tile_pack(tile, copy ? tile : row_at(s, s->part, first), s, first, end);
+done:
+    return rc;
+}
+
+/* Returns the op that merges rows. Rows of a lower triangle are added like other sums. */
+static const osh_op *tile_merge_op(const osh_stat *s)
+{
+    return stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge;
 }
 
 /* Merges a tile into `all` on a GPU. The rows of the tile are copied to the workspace of the GPU. A
@@ -309,7 +311,7 @@ static osh_status stat_merge_on_device(osh_ctx *cx, osh_stat *s, void *tile, int
     tile_unpack(tile, s, first, end);
     OSH_TRY(osh_tensor_put(cx, &part, 0, tile, n));
     osh_op_args a = {.out = {&to, &part}};
-    OSH_TRY(osh_op_run(cx, stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge, &a));
+    OSH_TRY(osh_op_run(cx, tile_merge_op(s), &a));
 done:
     return rc;
 }
@@ -317,7 +319,7 @@ done:
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
-    const osh_op *op = stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge;
+    const osh_op *op = tile_merge_op(s);
     char *from = tile;
     if (s->all->device) return stat_merge_on_device(cx, s, tile, first, end);
     for (int64_t row = first; row < end; row++) {

@@ -64,7 +64,7 @@ static osh_status device_of_rank(osh_ctx *cx, osh_plan *p, const osh_device_kind
 {
     osh_status rc = OSH_OK;
     osh_ranks *ranks = p->in.opt->ranks;
-    OSH_TRY(osh_ranks_agree(cx, ranks, "another device", p->in.on_device ? "a GPU" : "the CPU"));
+    OSH_TRY(osh_rank_devices_agree(cx, ranks, p->in.on_device));
     if (p->in.on_device)
         OSH_TRY(osh_rank_gpu(cx, &p->in.ordinal, ranks, kind, p->in.opt->device));
 done:
@@ -102,13 +102,10 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_device_kind *kind = osh_plan_kind(&p->in);
     osh_device *idle = NULL; // own: a GPU that is opened only to check that there is one
-    bool shared = p->in.opt->ranks && osh_divide(p).kind == OSH_DIVIDE_SAMPLES;
+    bool shared = osh_divide(p).kind == OSH_DIVIDE_SAMPLES; // false: rank 0 alone opens its GPU
     if (p->in.on_device) {
-        if (shared) OSH_TRY(osh_rank_gpus_differ(cx, p->in.opt->ranks, kind, p->in.ordinal));
-        OSH_TRY(osh_device_open(cx, &p->in.device, kind, p->in.ordinal,
-                                (size_t)osh_memory_arena(&p->budget)));
-        if (shared)
-            OSH_TRY(osh_ranks_agree(cx, p->in.opt->ranks, "another GPU", p->in.device->text));
+        OSH_TRY(osh_rank_gpu_open(cx, &p->in.device, shared ? p->in.opt->ranks : NULL, kind,
+                                  p->in.ordinal, (size_t)osh_memory_arena(&p->budget)));
         if (p->budget.memory.by_gpu)
             OSH_TRY(kind->type->files->stage_open(cx, p->in.device, p->in.opt->use_gds));
     } else if (!osh_device_is_auto(p->in.opt->device) && osh_device_is_gpu(p->in.opt->device)) {

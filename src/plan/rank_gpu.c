@@ -30,7 +30,8 @@ done:
     return rc;
 }
 
-osh_status osh_rank_gpus_differ(osh_ctx *cx, osh_ranks *r, const osh_device_kind *k, int ordinal)
+/* Called by all ranks. Fails on rank 0 if two ranks have the same GPU. */
+static osh_status rank_gpus_differ(osh_ctx *cx, osh_ranks *r, const osh_device_kind *k, int ordinal)
 {
     osh_status rc = OSH_OK;
     osh_device_uuid mine, *all = NULL; // own: all [ranks]
@@ -49,4 +50,20 @@ osh_status osh_rank_gpus_differ(osh_ctx *cx, osh_ranks *r, const osh_device_kind
 done:
     osh_free(cx, all);
     return rc;
+}
+
+osh_status osh_rank_gpu_open(osh_ctx *cx, osh_device **out, osh_ranks *r, const osh_device_kind *k,
+                             int ordinal, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(rank_gpus_differ(cx, r, k, ordinal));
+    OSH_TRY(osh_device_open(cx, out, k, ordinal, n_bytes));
+    OSH_TRY(osh_ranks_agree(cx, r, "another GPU", (*out)->text));
+done:
+    return rc;
+}
+
+osh_status osh_rank_devices_agree(osh_ctx *cx, osh_ranks *r, bool on_gpu)
+{
+    return osh_ranks_agree(cx, r, "another device", on_gpu ? "a GPU" : "the CPU");
 }

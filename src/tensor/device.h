@@ -188,7 +188,7 @@ struct osh_device {
     osh_device_counters count; // counters, which osh_device_type.count returns
     char *base;       // address of the arena on the device
     /* View: scratch in the arena that any call may overwrite. Requests use it in their order. */
-    char *workspace;
+    void *workspace;
     size_t workspace_bytes;
     osh_arena *arena; // own
     /* True in tests with a memory checker. Each block is then a separate allocation, and the arena
