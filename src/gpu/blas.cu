@@ -311,7 +311,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    // after a fatal error of the GPU, no algorithm is found either; gpu_check reports this error
+    // the reason may be a fatal error of the GPU; gpu_check reports such an error
     if (!found) {
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -13,8 +13,9 @@
  * Several small copies share a piece of a ring. The time of small copies is not measured; the GPU's
  * clock measures all other copies.
  *
- * A copy counts as hidden if the compute stream had work when the copy was queued. A move counts as
- * hidden from its begin until the compute stream began to wait for it. */
+ * A copy counts as hidden if the compute stream had work when the copy was queued. The hidden time
+ * of a move begins with the move. It ends when the compute stream begins to wait for the move, or
+ * when the move is complete. */
 #include "gpu/state.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
@@ -141,7 +142,7 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        // A negative time means that the copy ended before the compute stream began to wait for it.
+        // `waited` is negative if the copy ended before the compute stream began to wait for it.
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
@@ -220,8 +221,8 @@ done:
     return rc;
 }
 
-/* Makes the copy stream wait for all work queued so far. The caller holds the lock of the ring
- * c->ahead. */
+/* Makes the copy stream wait for all work that is queued so far on the compute stream. The caller
+ * holds the lock of the ring c->ahead. */
 static osh_status copies_follow(osh_ctx *cx, osh_gpu *c)
 {
     osh_status rc = OSH_OK;

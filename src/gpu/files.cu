@@ -170,7 +170,7 @@ static void slot_give(osh_gpu_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads the blocks that contain bytes [at, at + n_bytes) of the file into a slot. Returns false if
+/* Reads into a slot the blocks that contain bytes [at, at + n_bytes) of the file. Returns false if
  * cuFile failed. In this case the host must read these bytes and all later bytes of the file. */
 static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes, int64_t at)
 {

@@ -33,7 +33,7 @@ typedef struct osh_device_kind {
     size_t stage;      // bytes of the stage in the arena (osh_device_files)
     /* Bytes for the code and handles of libraries. A default budget leaves these bytes free. */
     size_t reserve;
-    size_t host_bytes; // page-locked host memory of an open device, for copies
+    size_t host_bytes; // bytes of page-locked host memory of an open device, for copies
     size_t plan_bytes; // host bytes for the plans of matrix products (blas.cu)
 } osh_device_kind;
 enum { OSH_HOST, OSH_GPU, OSH_N_DEVICE_KINDS }; // row numbers in osh_device_kinds
@@ -68,8 +68,9 @@ size_t osh_cuda_triangle_bytes(int64_t n);
  * products if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch for the
  * whole matrix than osh_triangle_room returns. A block has OSH_TRIANGLE_BLOCK rows, or this number
  * divided by 2, 4, ..., but never fewer than OSH_TRIANGLE_LEAST. osh_triangle_room returns the size
- * of the scratch for a matrix of n rows, in bytes. It is the size of the matrix, but at most the
- * size of 2 x 2 blocks of OSH_TRIANGLE_BLOCK rows, plus OSH_TRIANGLE_SPARE bytes. */
+ * of the scratch for a matrix of n rows, in bytes. The size is a sum of two terms. The first is the
+ * size of the matrix, or of 2 x 2 blocks of OSH_TRIANGLE_BLOCK rows if the matrix is larger. The
+ * second is OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

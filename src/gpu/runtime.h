@@ -75,11 +75,10 @@ osh_status osh_cuda_potrf_bytes(osh_ctx *cx, osh_device *d, size_t *out,
                                 const osh_cuda_triangle *t);
 osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok);
 
-/* Replaces the lower triangle of a [n, n] (row-major) by the inverse of the matrix's Cholesky
- * factor. Does not read or write elements above the diagonal. Allocates osh_cuda_triangle_bytes(n)
- * of the arena, even if cuSOLVER needs less (triangle.cu). *ok becomes false if the matrix is not
- * positive definite; in this case the contents of the lower triangle are lost. Waits for the
- * GPU. */
+/* Replaces the lower triangle of `a` [n, n] (row-major) by the inverse of the Cholesky factor of
+ * `a`. Does not read or write elements above the diagonal. Allocates osh_cuda_triangle_bytes(n) of
+ * the arena, even if cuSOLVER needs less (triangle.cu). *ok becomes false if `a` is not positive
+ * definite; in this case the contents of the lower triangle are lost. Waits for the GPU. */
 osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool *ok);
 /* Fails with OSH_E_UNSUPPORTED if osh_cuda_factor_inverse cannot work on this GPU: cuSOLVER needs
  * more scratch for the smallest blocks than osh_cuda_factor_inverse allocates. */

@@ -48,9 +48,9 @@ int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_mult
 void *osh_cuda_scratch(const osh_device *d) { return d->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* Decides by the compute capability, because it determines the ratio of the peak speeds of F32 and
- * TF32. Peak TFLOP/s of dense matrix products in F32 / TF32: A100 20 / 156, H100 67 / 495, one
- * workstation GPU 36 / 36, another workstation GPU 91 / 183. */
+/* The result depends only on the compute capability, because the compute capability determines the
+ * ratio of the peak speeds of F32 and TF32. Peak TFLOP/s of dense matrix products in F32 / TF32:
+ * A100 20 / 156, H100 67 / 495, one workstation GPU 36 / 36, another workstation GPU 91 / 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

@@ -50,7 +50,7 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 }
 
 /* Inverts the lower triangles of consecutive diagonal blocks of SIDE rows in place. The blocks are
- * in the first `rows` rows and columns of a. A thread computes one column. */
+ * in the first `rows` rows and columns of `a`. A thread computes one column. */
 static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t rows)
 {
     __shared__ float l[SIDE][SIDE + 1], x[SIDE][SIDE];

@@ -22,7 +22,7 @@ typedef struct learning {
     osh_block *b;
     /* State of the optimization of each bias. `biases` also owns v.x of each element. */
     block_bias *biases;   // own [n_learns]
-    /* State of the optimization of each weight; also owns each learner. */
+    /* State of the optimization of each weight. `of` also owns each learner. */
     osh_ada_learner **of; // own [n_learns]
     /* For each weight of the graph: its index in `of`, or for a bias its index in `biases`; -1: not
      * optimized. */
@@ -42,7 +42,7 @@ typedef struct learning {
     /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
     uint8_t *counted;
     int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
-    bool judging;         // true while only the loss is computed, and no gradients
+    bool judging;         // true while the loss is computed without gradients
     int64_t step;         // index of the current step, from 0
 } learning;
 

@@ -36,15 +36,15 @@ typedef struct osh_block {
     /* The weights of the model. osh_block_learn changes the optimized weights in each step. When it
      * returns, they have the resulting values. */
     osh_weights *w;
-    int first, n;            // the nodes of the range are [first, first + n)
-    const bool *run;         // [n]: true for the nodes of the block
+    int first, n;            // a range of nodes: [first, first + n)
+    const bool *run;         // [n]: true for the nodes of the range that belong to the block
     /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */
     const int *in, *out;
     int n_in, n_out;
     /* For each input, true if its values can differ from those in the original model. NULL: inputs
      * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
-    /* Copies the rows of a sample, in the compute dtype, to the tensor `to`. k selects the rows:
+    /* Copies rows of a sample to the tensor `to`, in the compute dtype. k selects the rows:
      *   k in [0, n_in)               the value in[k] of the quantized model
      *   k in [n_in, n_in + n_out)    the target of out[k - n_in]
      *   k from n_in + n_out on       the value in[k - n_in - n_out] of the original model */
@@ -56,8 +56,8 @@ typedef struct osh_block {
     osh_block_rule rule;
     osh_block_weight *learns; // [n_learns]
     int n_learns;
-    /* Result: the losses of some steps (for AdaRound, with the rounding term). NULL: the caller
-     * does not need them. */
+    /* Result: the loss of every rule.period-th step (for AdaRound, with the rounding term). NULL:
+     * the caller does not need these losses. */
     double *curve;           // view, [osh_ada_points]
     /* Results: loss of the first step and of the last step, each computed from the samples of that
      * step only. */

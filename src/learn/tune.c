@@ -41,16 +41,16 @@ struct osh_tune {
      * in: own [values], osh_back.in; all elements are false. */
     bool *wants, *in;
     osh_tensor **hidden; // own [rows]: hidden values of the original model
-    /* Weight and bias (NULL: none) of the output head, which are equal in the original and the
+    /* Weight and bias (NULL: none) of the output head. Both are equal in the original and the
      * quantized model. */
     osh_tensor *head, *head_bias; // views
     int64_t n_train;     // number of rows for learning; all other rows are for validation
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* Says for each array of osh_tune whether it has one element per weight, per value of the graph or
- * per row of the data. osh_tune_new allocates by this list, osh_tune_free frees by it, and
- * osh_tune_bytes adds up its bytes. */
+/* List of the arrays of osh_tune. An array has one element per weight, per value of the graph or
+ * per row of the data (`of`). osh_tune_new allocates the arrays of the list, osh_tune_free frees
+ * them, and osh_tune_bytes adds up their bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -133,7 +133,7 @@ done:
     return rc;
 }
 
-/* Lengths of the arrays room, zero and start of a learner, in elements. osh_tune_new and
+/* Lengths of the arrays `room`, `zero` and `start` of a learner, in elements. osh_tune_new and
  * osh_tune_take allocate arrays of these lengths, and osh_tune_bytes computes their bytes. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
@@ -304,8 +304,8 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Returns an array (view). Its element i is 1 if the loss counts the prediction at token i of the
- * row, which predicts token i + 1. Returns NULL if all predictions except the last count. */
+/* Returns an array (view). Its element i is 1 if the loss counts the prediction of token i + 1 at
+ * token i of the row. Returns NULL if all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;

@@ -59,7 +59,7 @@ bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments ca
 /* Returns the number of rows at the end of data `d` that are used for validation, or 0 if d has too
  * few rows for tuning. */
 int64_t osh_tune_held(const osh_dataset *d);
-/* True if the loss of the validation rows counts a prediction. */
+/* True if the loss of the validation rows counts at least one prediction. */
 bool osh_tune_can_judge(const osh_dataset *d);
 /* Checks that the model can be tuned. Fails with OSH_E_UNSUPPORTED and the name of a module whose
  * op has no gradient. linear [weights]: true for the weights that the caller will pass to

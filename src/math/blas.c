@@ -3,8 +3,8 @@
  * Each call of OpenBLAS uses a packing buffer: 128 MiB of address space, most of which it never
  * writes. If no buffer is free, OpenBLAS maps a new one and keeps it for later calls. If the system
  * refuses the memory (ulimit -v), OpenBLAS retries forever. So make_buffers lets OpenBLAS make the
- * buffers of all threads in advance. Before each buffer, it maps and unmaps BUFFER_BYTES bytes, to
- * test that the system grants them. */
+ * buffers of all threads in advance. Before each buffer is made, make_buffers maps and unmaps
+ * BUFFER_BYTES bytes, to test that the system grants them. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"

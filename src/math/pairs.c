@@ -1,7 +1,7 @@
 /* pairs.c - packs BF16 matrices, and multiplies them with sums in F32.
  *
- * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of a, and two tiles hold
- * elements of b. With AVX-512 BF16, registers hold the sums of 8 rows x 2 panels of 16 columns.
+ * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of `a`, and two tiles hold
+ * elements of `b`. With AVX-512 BF16, registers hold the sums of 8 rows x 2 panels of 16 columns.
  * Plain loops for other CPUs use the same packed layout. Only tests call them. */
 #include "math/pairs.h"
 #include "base/isa.h"
@@ -119,9 +119,9 @@ typedef struct tile_config { // operand of the instruction ldtilecfg (tile confi
     uint8_t rows[16];
 } tile_config;
 
-/* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 0 holds the sums of
- * block 0 with panel 0, and tile 1 those of block 0 with panel 1. Tiles 2 and 3 hold those of block
- * 1. So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
+/* Multiplies one or two blocks of 16 rows of `a` by one or two panels of `b`. Tile 0 holds the sums
+ * of block 0 with panel 0, and tile 1 those of block 0 with panel 1. Tiles 2 and 3 hold those of
+ * block 1. So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \
@@ -179,7 +179,7 @@ WIDE static inline __m512i pair_of(const uint16_t *a)
     return _mm512_set1_epi32(pair);
 }
 
-/* Computes ROWS rows of c from ROWS rows of a and one or two panels of b. Each call passes a
+/* Computes ROWS rows of `c` from ROWS rows of `a` and one or two panels of `b`. Each call passes a
  * constant as `panels`, so that the compiler removes branches. */
 WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row,
                                                                   int64_t p, int panels)

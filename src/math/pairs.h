@@ -16,7 +16,7 @@
 
 /* SIDE: number of columns of a panel.
  * STEP: k is padded to a multiple of STEP.
- * BAND: largest number of rows of a in one call. */
+ * BAND: largest number of rows of `a` in one call. */
 enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 };
 
 /* True if the instruction set in use has instructions that multiply pairs of BF16 values. */
@@ -62,7 +62,7 @@ void osh_pairs_pack_all_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
                           int64_t k);
-/* Transposes a packed panel [k, 16] of b. The result is a packed block [16, k] of a. */
+/* Transposes a packed panel [k, 16] of `b`. The result is a packed block [16, k] of `a`. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
 /* Returns n <= OSH_PAIRS_BAND rows of x as the operand a. If n is a multiple of 16 and k is a
  * multiple of 32, the result is a view of x. Otherwise the rows are packed into `room`, which must

@@ -1,9 +1,9 @@
 /* softmax512.c - computes the softmax of rows of attention scores with AVX-512 BF16. The results
  * have the same bytes as those of osh_span_softmax.
  *
- * A division takes longer than several multiplications. So an exponential a is not divided by d,
- * the sum of its row. Instead, a is multiplied by y, the nearest float to 1 / d, and the product q
- * is corrected twice:
+ * A division takes longer than several multiplications. So an exponential `a` is not divided by
+ * `d`, the sum of its row. Instead, `a` is multiplied by `y`, the nearest float to 1 / d, and the
+ * product `q` is corrected twice:
  *
  *   r = a - q d     q = q + r y
  *
@@ -27,7 +27,7 @@
 
 enum { TOGETHER = OSH_SOFTMAX_ROWS };
 /* Limits of the rows that need no division.
- * TINY: smallest exponential a that is not 0.
+ * TINY: smallest exponential `a` that is not 0.
  * LARGEST_SUM: largest sum d.
  * With these limits, q is at least 2^-99. Since r is a multiple of 2^-46 d q, r is 0 or at least
  * 2^-149, and does not underflow. */
@@ -45,8 +45,8 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    /* For each row: b - 1. b is the integer that has the bits of the row's smallest exponential
-     * that is not 0. */
+    /* For each row, an integer: the bits of the smallest exponential that is not 0, less one. (For
+     * an exponential 0 this is the largest integer, so 0 is never the smallest.) */
     __m512i least[TOGETHER];
 } sums;
 

@@ -5,8 +5,8 @@
 #include "math/softmax512.h"
 #include "math/span.h"
 
-/* True if the instruction set in use has AVX-512 and dt is BF16. The functions below may be called
- * only then, because they round to BF16. */
+/* True if the instruction set in use has AVX-512 and dt is BF16. Unless a comment says otherwise,
+ * the functions below may be called only then, because they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
 /* Does the work of osh_span_glu with dt BF16. `act` must not be OSH_ACT_GELU. */
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
@@ -34,8 +34,9 @@ typedef struct osh_turn512 {
     const float *c, *s; // views [half]: cosines and sines, rounded to BF16
     int64_t half, head_dim;
 } osh_turn512;
-/* Copies a row x [n] of heads to y, and rotates the first 2 * half values of each head, as
- * osh_span_rotate does with dt BF16. Returns true if all values of y are finite. */
+/* Computes y [n] from x [n], a row of heads: copies the row, and rotates the first 2 * half values
+ * of each head, as osh_span_rotate does with dt BF16. Returns true if all values of y are
+ * finite. */
 bool osh_span512_rotate_bf16(uint16_t *y, const uint16_t *x, int64_t n, const osh_turn512 *t);
 /* Writes softmax(s * scale) of each row as BF16. Overwrites s. */
 void osh_span512_probabilities(const osh_scores *q);

@@ -24,7 +24,7 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    // If `a` is packed, a.row is 1, and each column of a is contiguous in memory.
+    // If `a` is packed, a.row is 1, and each column of `a` is contiguous in memory.
     for (int64_t l = 0; a.row == 1 && l < s.k; l++)
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {

@@ -11,10 +11,10 @@
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
  *
- * k_j is a seen row of kv or c. This is transformers' DeepseekV4Attention with eager attention, if
- * the indexer of that class selects all entries: if a sample has at most m * index_topk
- * tokens. Scores are summed in double, and y in f32. The probabilities are rounded to the dtype of
- * q. Shapes: N tokens of the batch, H heads, D head_dim. */
+ * k_j is a seen row of kv or c. This is transformers' DeepseekV4Attention with eager attention, for
+ * samples of at most m * index_topk tokens. (The indexer of that class then selects all entries.)
+ * Scores are summed in double, and y in f32. The probabilities are rounded to the dtype of q.
+ * Shapes: N tokens of the batch, H heads, D head_dim. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ typedef struct windows_job {
 /* The rows of kv and c that query i of a sample sees; all pointers are views. */
 typedef struct seen_rows {
     const osh_attention_windows_attr *at;
-    const float *kv, *c; // first rows of kv and c that belong to the sample
+    const float *kv, *c; // the sample's first row in kv, and in c
     int64_t i;
 } seen_rows;
 

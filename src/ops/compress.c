@@ -53,8 +53,8 @@ typedef struct compress_job {
     int64_t kept; // number of rows of earlier tokens in the state (osh_op_past); 0: no state
 } compress_job;
 
-/* Returns a pointer to column c of row `row` of in[k]. A row < 0 is an earlier token of the sample,
- * whose row is in the state. */
+/* Returns a pointer to column c of row `row` of in[k]. If `row` < 0, it is the row of an earlier
+ * token of the sample, and is in the state. */
 static const void *compress_at(const compress_job *j, int k, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[k];
@@ -162,7 +162,7 @@ static osh_status compress_ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, m = ((const osh_compress_attr *)a->attr)->window;
-    // own: for each chunk of parallel work, the rows of some windows of a sample
+    // own: tiles of rows of one sample; chunk i of the parallel work computes tile i
     osh_tile *tiles = NULL;
     compress_job j = {.a = a, .kept = a->past ? compress_kept(a->attr) : 0};
 

@@ -1,5 +1,5 @@
-/* count_routes.c - counts the tokens that a router sends to each expert. count[e] is increased by
- * the number of tokens n with route[n][e] != 0.
+/* count_routes.c - counts the tokens that a router sends to each expert. For each expert e,
+ * count[e] is increased by the number of rows n for which route[n][e] is not 0.
  *
  *   in[0] route [N, E]     out count I64 [E], in place
  *

@@ -81,7 +81,7 @@ typedef struct whole { // all inputs of the op in f32, and scratch for one head
 typedef struct token_ref { // values of one token of one head; all pointers are views
     double *S;           // state of the head, [Dk, Dv]
     const double *q, *k; // normalized query and key, [Dk]
-    const float *v, *gates; // v: value vector of the token, [Dv]. gates: decay and beta sigmoid(b).
+    const float *v, *gates; // v: value vector of the token, [Dv]. gates: decay, beta * sigmoid(b).
 } token_ref;
 
 /* Updates S with one token and computes the token's output y [Dv]. */
@@ -207,11 +207,11 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
     /* Each is [Dv].
-     * u: the correction e of the formula.
-     * du: du of the formula, and at the end of the step e'. */
+     * u: the array has e of the formula.
+     * du: the array has du of the formula, and e' at the end of the step. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
-    float gates[2];  // gates of the token: decay and beta sigmoid(b)
+    float gates[2];  // gates of the token: decay and beta * sigmoid(b)
     double d[2];     // gradients of the two gates
 } delta_back;
 

@@ -24,7 +24,7 @@ typedef struct osh_device_speed {
     osh_status (*copies)(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
                          int64_t n_bytes, double seconds);
 } osh_device_speed;
-/* Returns the bytes that osh_device_speed.attention allocates in the arena. */
+/* Returns the number of bytes that osh_device_speed.attention allocates in the arena. */
 size_t osh_peak_attention_bytes(int64_t n_samples, int64_t n_tokens);
 
 typedef struct osh_mixture_expert { // an expert of a mixture; all pointers are views
@@ -49,8 +49,8 @@ typedef struct osh_mixture { // arguments of a mixture of experts; all pointers 
      * (osh_moe_combine_attr). */
     bool plain;
 } osh_mixture;
-/* Returns the bytes that osh_device_ops.mixture allocates in the arena, with the allocator's
- * overhead. */
+/* Returns the number of bytes that osh_device_ops.mixture allocates in the arena, with the
+ * allocator's overhead. */
 size_t osh_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
 /* True if osh_device_ops.mixture supports the dtype and the widths. */
 bool osh_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
@@ -73,12 +73,12 @@ typedef struct osh_gptq_hessians {
     int64_t I;
     int n;
 } osh_gptq_hessians;
-/* Returns the bytes that osh_device_ops.factors allocates in the arena for n Hessians. `factors`
- * computes as many Hessians at a time as fit in `room` bytes, but at least one. */
+/* Returns the number of bytes that osh_device_ops.factors allocates in the arena for n Hessians.
+ * `factors` computes as many Hessians at a time as fit in `room` bytes, but at least one. */
 size_t osh_gptq_factors_device_bytes(int64_t I, int n, size_t room);
-/* Returns the bytes that osh_gptq_column.diags allocates in the arena for n Hessians. */
+/* Returns the number of bytes that osh_gptq_column.diags allocates in the arena for n Hessians. */
 size_t osh_gptq_diags_device_bytes(int64_t I, int n);
-/* Returns the bytes that the op gptq_factor allocates in the arena. */
+/* Returns the number of bytes that the op gptq_factor allocates in the arena. */
 size_t osh_gptq_factor_device_bytes(int64_t I);
 
 /* The functions for one kind of device. */
@@ -121,8 +121,9 @@ typedef struct osh_device_ops {
      * computed at a time. The factor of a Hessian does not depend on the other Hessians. Waits for
      * the device once. */
     osh_status (*factors)(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
-    /* Copies the rows of x that `rows` lists to the first rows of out, in the order of the list. If
-     * rows->at is NULL, copies the first rows of x. Fills the other rows of out with zeros. */
+    /* Copies to the first rows of `out` those rows of x that `rows` lists, in the order of the
+     * list. If rows->at is NULL, copies the first rows of x. Fills the other rows of `out` with
+     * zeros. */
     osh_status (*gather)(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
                          const osh_op_rows *rows);
     const osh_device_speed *speed;

@@ -16,8 +16,8 @@
 
 #include <math.h>
 
-/* Replaces the lower triangle of a [n, n] by the lower Cholesky factor of a. Returns false if a is
- * not positive definite. */
+/* Replaces the lower triangle of `a` [n, n] by the lower Cholesky factor of `a`. Returns false if
+ * `a` is not positive definite. */
 static bool cholesky_ref(double *a, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {

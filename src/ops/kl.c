@@ -4,8 +4,8 @@
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
- *   out[1] same F32 [N]: 1 if both models have the same most probable token (of equal
- *                  tokens the lowest id), else 0
+ *   out[1] same F32 [N]: 1 if both models have the same most probable token (if several
+ *                  have the largest logit, the one with the lowest id), else 0
  *
  * The logits of each model are rounded to the compute dtype of that model. All other numbers are
  * f32. attr is an osh_vocab_attr, or NULL. It has the rules for the logits, and the biases of

@@ -135,7 +135,7 @@ enum { // Traits of an op. They are bits that can be combined.
     /* out[0] = in[0] + in[1] times the weight of an expert in in[2]. in[1] is the output of this
      * expert. */
     OSH_OP_COMBINES = 1 << 15,
-    /* Rows of out[0] are 0 for tokens that the router does not send to an expert. */
+    /* Rows of out[0] are 0 for tokens that the router does not send to the expert of the op. */
     OSH_OP_PICKS_ROWS = 1 << 16,
     /* If a row of in[0] has only zeros, the row of out[0] has only zeros. */
     OSH_OP_KEEPS_ZEROS = 1 << 17,
@@ -174,8 +174,8 @@ typedef struct osh_op {
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses run[OSH_REF]
-    /* Largest NMSE (normalized mean squared error) of the other kernels, compared with
-     * run[OSH_REF]. */
+    /* Largest NMSE (normalized mean squared error) that tests allow for the other kernels, compared
+     * with run[OSH_REF]. */
     double tol;
     /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens.
      * `scratch` is NULL if the op needs no scratch. */
@@ -265,8 +265,8 @@ osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
  * not NULL, only rows with counted[row] != 0 are added. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
                       const uint8_t *counted);
-/* Returns the host bytes that osh_kl_sum allocates for N rows, with the allocator's overhead. The
- * scratch of the op is not included. */
+/* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
+ * overhead. The scratch of the op is not included. */
 size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
@@ -414,7 +414,7 @@ typedef struct { // attributes of the op mix (mix.c)
     const int64_t *samples; // view
     int64_t first_sample;
 } osh_mix_attr;
-/* Returns a key of random numbers that depends only on its arguments. */
+/* Returns a key for random numbers. The key depends only on the arguments. */
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
 /* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
  * division. cap 0: no cap. */

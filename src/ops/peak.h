@@ -4,8 +4,8 @@
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* If `seconds` is less than this, a measurement only tests the command. It uses a few MiB, which
- * may fit in a cache, instead of hundreds of MiB of memory and of a file. */
+/* If `seconds` is less than this, a measurement only tests the command. It then uses only a few
+ * MiB, which may fit in a cache. Other measurements use hundreds of MiB, of memory or of a file. */
 #define OSH_PEAK_SHORT 0.1
 
 /* Measures floating-point operations per second of all threads together. Each thread multiplies
@@ -22,8 +22,8 @@ osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
  * rows, which fits in the L1 cache, by panels of 1 MiB, which fit in the L2 cache. Without AMX,
  * returns OSH_E_UNSUPPORTED without a message.
  *
- * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread. Other processes
- * of the machine affect it less than the elapsed time. */
+ * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread. This time depends
+ * less on other processes of the machine than the elapsed time does. */
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of one matrix product of BF16 pairs on each thread.
  * A compression computes the same products for a sample of 512 tokens.

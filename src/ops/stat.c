@@ -240,7 +240,7 @@ size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end)
     return (size_t)n * osh_dtype_bytes(s->all->dtype);
 }
 
-/* Returns the bytes of the whole rows [first, end) of the state. */
+/* Returns the size in bytes of the whole rows [first, end) of the state. */
 static size_t rows_bytes(const osh_stat *s, int64_t first, int64_t end)
 {
     int64_t width = stat_has_rows(s) ? s->all->shape[1] : osh_tensor_numel(s->all);

@@ -47,7 +47,7 @@ typedef struct osh_stat_type {
 extern const osh_stat_type osh_stat_hessian;       // Hessian X^T X, F32 [n, n], lower triangle
 extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
-/* Sum over the tokens of the largest x^2 of a token, F64 [1]. */
+/* Sum over all tokens of max(x^2), the largest square of the token, F64 [1]. */
 extern const osh_stat_type osh_stat_peaks;
 /* Sum of |x| for each channel, F32 [2, n]. The result is row 0. */
 extern const osh_stat_type osh_stat_channel_sum;
@@ -117,8 +117,8 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
 int64_t osh_stat_n_rows(const osh_stat *s);
 /* Returns the size of a tile with rows [first, end) in bytes. */
 size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
-/* Returns the bytes of the buffer for a tile with rows [first, end). If the state is on a GPU, the
- * buffer holds whole rows, because a GPU copies whole rows. */
+/* Returns the size in bytes of the buffer for a tile with rows [first, end). If the state is on a
+ * GPU, the buffer holds whole rows, because a GPU copies whole rows. */
 size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end);
 /* Copies rows [first, end) of osh_stat.part to `tile`, a buffer of osh_stat_tile_room bytes. */
 osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,

@@ -474,8 +474,8 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    /* The size does not depend on the widths. It is an upper bound: the longest sample has at most
-     * n_tokens tokens. */
+    /* in_width and out_width are not used, because the size does not depend on them. The size is an
+     * upper bound: the longest sample has at most n_tokens tokens. */
     (void)in_width, (void)out_width;
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);

@@ -14,9 +14,10 @@ typedef struct osh_score_rule { // how one head turns products q k into scores
 /* Returns the osh_score_rule of a head without a sink. */
 osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
 /* Turns s, the products of query i of the sample with n_keys keys, into probabilities. The query
- * sees the keys [first, i]. Other keys get probability 0. Sets slope[j] for each seen key j to the
- * derivative of its score with respect to the product. Returns the probability of the sink, or 0 if
- * there is no sink. s and slope must have memory for n_keys elements, padded to a multiple of 8. */
+ * sees the keys [first, i]. Other keys get probability 0. For each seen key j, computes slope[j]:
+ * the derivative of the score with respect to the product. Returns the probability of the sink, or
+ * 0 if there is no sink. s and slope must have memory for n_keys elements, padded to a multiple of
+ * 8. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first);
 /* Computes ds = p (ds - mean) slope for n keys. On entry, ds has the gradients of the probabilities

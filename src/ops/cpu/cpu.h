@@ -61,10 +61,10 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
                                  int64_t n_tokens, int n_threads);
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* Returns gross bytes (with the allocator's overhead). */
+/* The result includes the allocator's overhead. */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
-/* Returns gross bytes (with the allocator's overhead). n_tokens: number of rows of w. */
+/* The result includes the allocator's overhead. n_tokens: number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 /* out_width is V, the vocabulary size. */

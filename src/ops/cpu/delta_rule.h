@@ -17,7 +17,7 @@ typedef struct osh_delta_room {
 } osh_delta_room;
 
 typedef struct osh_delta_token { // values of one token of one head
-    /* gates: the decay, and beta sigmoid(b).
+    /* gates: the decay, and beta * sigmoid(b).
      * in: a and b of the token, A_log and dt_bias of the head. */
     float gates[2], in[4];
 } osh_delta_token;

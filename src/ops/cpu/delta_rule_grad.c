@@ -82,8 +82,8 @@ OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const
 }
 
 /* Second part of the backward step of a token: dk = u dS - decay (S de); dS = decay (dS - k de).
- * b->e must have u, and b->du must have de (e' in ops/delta_rule.c). Returns the gradient of the
- * decay. */
+ * The caller must write u to b->e, and de to b->du. (de is e' in ops/delta_rule.c.) Returns the
+ * gradient of the decay. */
 OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,
                                     int64_t Dv)
 {

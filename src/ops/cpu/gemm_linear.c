@@ -1,7 +1,7 @@
 /* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of up to 256 rows
  * and up to 192 columns. Rows are counted from the first token of each sample. One call of sgemm
- * computes a tile, and sums over all I in_features. The tiles do not depend on threads or on the
- * batch, so the bytes do not depend on them, either. */
+ * computes a tile, and sums over all I in_features. The tiles, and so the bytes, do not depend on
+ * threads or on the batch. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"

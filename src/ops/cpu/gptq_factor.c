@@ -115,8 +115,8 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
 
 /* Updates the block column at f->at: subtracts the products with all columns to the left (A C^T).
  * Chunk 0 updates the diagonal block and then factors it.
- * Chunk 1 inverts the first diagonal block if f->at is SIDE. No later step of the factorization
- * reads that block.
+ * If f->at is SIDE, chunk 1 inverts the first diagonal block, which no later step of the
+ * factorization reads.
  * Each other chunk updates some rows below the diagonal block. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -219,7 +219,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 /* ---- shift_accum ---- */
 
-enum { WIDEN = 16 }; // rows that a chunk of parallel work converts to f32
+enum { WIDEN = 16 }; // number of rows that a chunk of parallel work converts
 typedef struct difference_job {
     float *x, *left; // views [rows of the panel, I]: X and X0 - X in f32
     const osh_tensor *from, *original;

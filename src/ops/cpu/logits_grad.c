@@ -30,7 +30,7 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* Computes logit [n, ld] = rule(x W^T + bias) of one model. The rule divides and caps
+/* Computes logit [n, ld] = rule(x W^T + bias) of one model. The rule divides and caps logits
  * (osh_logits_rule). Elements from V on become -inf, so that their probability is 0. block: scratch
  * [COLS, D]. side: 0 for the model, 1 for the reference model. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,

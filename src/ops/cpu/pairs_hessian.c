@@ -1,8 +1,8 @@
 /* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
- * Tokens are packed once for all threads, into panels of the right operand b. For each block of
- * H, panels are transposed into the left operand a, 32 columns of x at a time, which fit in the
- * L1 cache. Then the products of the tiles of tokens are added to the block, one tile after the
- * other. */
+ * Tokens are packed once for all threads, into panels of the right operand b. For each block of H,
+ * panels are transposed into the left operand `a`. Each step transposes 32 columns of x, which fit
+ * in the L1 cache. Then the products of the tiles of tokens are added to the block, one tile after
+ * the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
@@ -141,8 +141,8 @@ static int64_t hessian_n_blocks(const job *j)
 
 /* Sets the size of the blocks of H. It is the largest size that gives each thread at least
  * OSH_BLOCKS_EACH blocks, or else the smallest size. With larger blocks, the packed panels are read
- * fewer times. Sizes with many columns are tried first, because each block of columns transposes
- * the panels of its rows again. */
+ * fewer times. Sizes with many columns are tried first: each block transposes the panels of its
+ * rows, and blocks with fewer columns would transpose the same panels more often. */
 static void hessian_size_blocks(job *j, int n_threads)
 {
     static const int64_t sizes[][2] = {{WIDE, WIDE},     {WIDE / 2, WIDE},     {WIDE / 4, WIDE},

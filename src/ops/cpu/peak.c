@@ -26,7 +26,7 @@ typedef struct peak_worker {
     unsigned char *from, *to; // own: n_bytes each
     size_t n_bytes;
     double done, seconds;
-    uint64_t sum; // sum of the words that were read, so that the compiler keeps the reads
+    uint64_t sum; // sum of the words that were read; without it, the compiler might drop the reads
 } peak_worker;
 
 typedef enum { READ, COPY, PRODUCT, TILES } peak_kind;

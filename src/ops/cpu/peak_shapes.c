@@ -31,8 +31,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Returns the CPU seconds of the calling thread. (Other processes of the machine affect CPU seconds
- * less than elapsed seconds.) */
+/* Returns the CPU seconds of the calling thread. (CPU seconds depend less on other processes of the
+ * machine than elapsed seconds do.) */
 static double thread_seconds(void)
 {
     struct timespec t;

@@ -43,7 +43,7 @@ static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 /* Computes the gradients of one token. Z points to the state before the token. The state after the
  * token follows it in memory. b->m.x must already be multiplied by the token's step d. On entry, dZ
  * is the gradient of the state after the token. On return, it is the gradient of the state before
- * the token. Adds to dx. Returns the gradient of the decay. */
+ * the token. Adds the gradient of d x to b->dx. Returns the gradient of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {
@@ -149,7 +149,7 @@ static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t 
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-/* Adds the gradients of B and C of n heads, from head `first` on. Adds them in the order of the
+/* Adds the gradients of B and C of n heads, from head `first` on, to din[0], in the order of the
  * heads. */
 static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                             const osh_head_room *r)

@@ -34,7 +34,7 @@
  * these values in four mma instructions, a warp with one band in two. So warps have two bands if
  * two blocks of such warps fit in a multiprocessor. If they do not fit, a block has twice as many
  * warps, with one band each. They do not fit for heads of more than 64 elements on compute
- * capability 8.6 and 8.9, where an mma takes 4 or 8 clocks. */
+ * capability 8.6 and 8.9. One band is sufficient there, because an mma takes 4 or 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"

@@ -153,8 +153,8 @@ done:
     return rc;
 }
 
-/* Sets j->wide to q, k and v in f32: views of the tensors if these are F32, else copies in one
- * allocation *own, which the caller owns. */
+/* Sets j->wide to q, k and v in f32: views of the tensors if these are F32, else copies. All copies
+ * are in one allocation *own, which the caller must free. */
 static osh_status back_widen(osh_ctx *cx, attention_back *j, float **own)
 {
     osh_status rc = OSH_OK;

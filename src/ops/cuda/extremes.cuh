@@ -1,9 +1,9 @@
 /* extremes.cuh - computes atomic minima and maxima of floats in GPU memory.
  *
- * They are atomic minima and maxima of integers, whose result does not depend on the order of the
- * threads. For this the bits of floats are read as integers. Non-negative floats have the order of
- * their bits as signed integers; negative floats have the reverse order of their bits as unsigned
- * integers. -0 is below 0. */
+ * The bits of a float are read as an integer, so the functions use atomic minima and maxima of
+ * integers. Their result does not depend on the order of the threads. Non-negative floats have the
+ * order of their bits as signed integers; negative floats have the reverse order of their bits as
+ * unsigned integers. -0 is below 0. */
 #ifndef OSH_EXTREMES_CUH
 #define OSH_EXTREMES_CUH
 #include "ops/cuda/op.cuh"

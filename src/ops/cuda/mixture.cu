@@ -11,9 +11,9 @@
  * by 16. D: hidden_size, F: intermediate_size.
  *
  * mixture_combine computes out = sum + round(y weight), rounded, for the experts of a token in
- * order, with the same results as the op moe_combine. The first round adds to `sum`, later rounds
- * to `out`. A warp computes a token, and finds the token's row of y by bisection in each expert's
- * list of rows. */
+ * order, with the same results as the op moe_combine. The first round begins with `sum`, later
+ * rounds begin with `out`. A warp computes a token, and finds the token's row of y by bisection in
+ * each expert's list of rows. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
@@ -40,9 +40,9 @@ static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int6
     return lo;
 }
 
-/* Adds the outputs y [rows, D] of the experts of a round to sum [N, D], and writes the result to
- * out. `parts`: the experts of the round; `route` [N, E]: the router's weights of the experts.
- * `out` may be the same tensor as `sum`. */
+/* Computes out [N, D] = sum [N, D] + the outputs y [rows, D] of the experts of a round. `parts`:
+ * the experts of the round; `route` [N, E]: the router's weights of the experts. `out` may be the
+ * same tensor as `sum`. */
 template <class T>
 static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
                                        const routed_part *parts, combine_sizes z)

@@ -1,5 +1,5 @@
-/* moe_gate.cu - computes moe_gate. A block computes 8 tokens: its warps compute the logits of 8
- * experts at a time, and then each warp chooses the experts of one token at a time.
+/* moe_gate.cu - computes moe_gate. A block computes 8 tokens. Each of its warps computes the logits
+ * of 8 experts at a time, and then chooses the experts of one token at a time.
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *

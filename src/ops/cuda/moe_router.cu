@@ -4,9 +4,9 @@
  *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
  *
  * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal logits the lower
- * index), else 0. A butterfly over the warp adds the sum. With norm_topk_prob, the results are
- * divided by their sum, which is added in the order of the choice. With the attribute `scaled`, the
- * result of expert e is multiplied by w[e]. N tokens, E experts. */
+ * index), else 0. A butterfly over the warp computes the sum. With norm_topk_prob, the results are
+ * divided by their own sum, whose terms are added in the order of the choice. With the attribute
+ * `scaled`, the result of expert e is multiplied by w[e]. N tokens, E experts. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>

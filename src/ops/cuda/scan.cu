@@ -130,7 +130,7 @@ typedef struct scan_heads { // the samples, weights and states of a launch
 } scan_heads;
 
 /* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
- * [Dk], the decay and beta sigmoid(b) of the current token. */
+ * [Dk], the decay and beta * sigmoid(b) of the current token. */
 template <class T>
 static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
                                     osh_delta_rule_attr at)

@@ -41,7 +41,8 @@ enum {
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
 /* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
-/* Returns the number of bytes of these parts for the largest piece of H [I, I]. */
+/* Returns the number of bytes of the parts that osh_hessian_parts counts, for the largest piece of
+ * H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
@@ -58,12 +59,12 @@ int64_t osh_attention_row(int64_t n_keys);
  * head.
  * OSH_SCAN_DIM: largest Dk of delta_rule, and largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
-/* Returns the number of blocks of such a kernel for a batch of n_tokens tokens. */
+/* Returns the number of blocks of a kernel of scan.cu for a batch of n_tokens tokens. */
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
 /* For attention_grad.cu.
  * osh_attention_back_chunk: returns the number of queries in a chunk of a sample of T tokens.
- * osh_attention_back_bytes: returns the bytes of the scores of a chunk, for one head of each
- * group. */
+ * osh_attention_back_bytes: returns the number of bytes of the scores of a chunk, for one head of
+ * each group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */
