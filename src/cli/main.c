@@ -522,7 +522,7 @@ static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
     osh_options *o = &l->options.run;
-    /* Prints no warnings here, because the run reads the recipe again. */
+    /* The run reads the recipe again, so the recipe's warnings are not printed here. */
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     if (!o->output) {
         OSH_TRY(osh_output_default(cx, &o->output, o));
