@@ -1,5 +1,5 @@
-/* dataset_row.c - converts one line of a data file to token ids in pieces. So the whole line is not
- * in memory, except for a row that a template renders.
+/* dataset_row.c - converts one line of a data file to token ids, piece by piece. So the whole line
+ * is not in memory, except for a row that a template renders.
  *
  * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
  * special tokens after the text (an end-of-sequence token) stay, and the text before them is
