@@ -638,7 +638,7 @@ int main(int argc, char **argv)
     line l = {0};
     /* The file descriptor of stderr may be closed, so the error cannot be reported. */
     if (!fill_standard_descriptors()) return 1;
-    signal(SIGXFSZ, SIG_IGN); // a write beyond RLIMIT_FSIZE then fails with EFBIG
+    signal(SIGXFSZ, SIG_IGN); // so that a write beyond RLIMIT_FSIZE fails with EFBIG
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);
