@@ -89,7 +89,7 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_bytes b;
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
-    osh_buf last;                   // own: for DELTA_BYTE_ARRAY: the value that was decoded last
+    osh_buf last;                   // own: the value decoded last, for DELTA_BYTE_ARRAY
     /* size: number of bytes of a value. n_split, i: number of values, and index of the next value,
      * for the encoding BYTE_STREAM_SPLIT. */
     size_t size, n_split, i;
