@@ -88,8 +88,8 @@ done:
     return rc;
 }
 
-/* Appends the bits per weight of a scheme for integer codes in groups with 16-bit scales. The
- * number includes the weight's share of the group's scale and zero point. Appends nothing for other
+/* Appends the bits per weight of a scheme that has integer codes, groups and 16-bit scales. The
+ * bits of a group's scale and zero point are divided among its weights. Appends nothing for other
  * schemes. */
 static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 {

@@ -35,7 +35,7 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    // if nothing is copied, only this call notices an interrupt
+    // if there are no tensors to copy, only this call notices an interrupt
     OSH_TRY(osh_check_interrupt(cx));
 done:
     osh_run_end(cx, r, scope);
@@ -298,8 +298,8 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         osh_run_no_error(&r);
     }
     if (others && r.ranks) goto done; // the work of this rank is done; rank 0 completes the output
-    /* osh_run_datafree is for every pipeline: a recipe whose run uses data may also have modifiers
-     * that need no data. */
+    /* osh_run_datafree is called even if the run used data, because some modifiers of the recipe
+     * may need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     if (others) goto done; // the other work of this rank is done; rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
@@ -486,7 +486,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }
-    /* compress_measured refuses a measurement together with a choice of schemes. */
+    /* For both a measurement and a choice of schemes, compress_measured fails below. */
     bool both = measured && chosen;
     if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));

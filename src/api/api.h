@@ -18,7 +18,7 @@
  * first job that multiplies matrices, because OpenBLAS reads the variables only once, when it is
  * opened. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
-typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
+typedef struct osh_named { // options in which models and data sets may have names of the Hub
     const osh_field *fields;
     void *options; // struct with the options that `fields` describes
     bool headers;  // true if the job reads no weights, so only the headers are needed
@@ -27,8 +27,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
     osh_ranks *ranks;
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files
- * within the limit of --host-memory. `cx` owns the strings of the options; `work` is the context of
- * the job. */
+ * within the limit of --host-memory. `cx` allocates the strings of the options; `work` is the
+ * context of the job. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
 /* Runs the command line without a command: compresses the model that `opt` names, and writes the
@@ -51,8 +51,8 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user);
 /* Prints the properties of the checkpoint in `dir`, as text or as JSON. */
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
-/* Prints the words that a list of modules may contain, one on each line: classes, and the names of
- * all modules with a weight matrix. Reads no weights. */
+/* Prints the words that options such as --ignore accept in their list of modules, one on each line:
+ * classes, and the names of all modules with a weight matrix. Reads no weights. */
 osh_status osh_list_modules(osh_ctx *cx, const char *dir, osh_sink sink, void *user);
 /* Checks a template against a checkpoint, and prints the loss of one sample. Fails with
  * OSH_E_FORMAT if the checkpoint lacks a tensor of the template, or if the template has a module
@@ -61,15 +61,16 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
                            osh_sink sink, void *user);
 /* Downloads a model of the Hub into the cache. Passes the directory of the snapshot to the sink. */
 osh_status osh_pull(osh_ctx *cx, const char *name, osh_env_fn env, osh_sink sink, void *user);
-/* Prints the token ids of each line of `file`, one line for each, with the tokenizer of model_dir.
- *  */
+/* Tokenizes each line of `file` with the tokenizer of model_dir, and prints its token ids as one
+ * line. */
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
 /* Prints profiles as a page, as tables or as a drawing. With opt->output, writes the page to that
  * file, and passes the tables to the sink. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
-/* Prints a table of the files of eval --panel, and writes the table as a page to opt->output. */
+/* Prints a table of `files`, which are output directories or files that `oneshot eval --panel`
+ * wrote. If opt->output is given, writes the table to it as a page. */
 osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
                        osh_sink sink, void *user);
 /* Prints the version, the compiler and the libraries. */

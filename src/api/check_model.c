@@ -113,8 +113,8 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
     const char *inner = c->graph->wrapped ? c->graph->inner : "";
-    /* `inner` is the prefix of the names of the text model's modules. Parents of these modules with
-     * shorter names are outside of the text model. */
+    /* Names of the text model's modules begin with `inner`, such as "model.language_model.". A
+     * parent of a module is outside of the text model if its name and a dot are shorter. */
     size_t n_inner = strlen(inner);
     for (int i = 0; i < c->graph->n_nodes; i++) {
         const char *name =

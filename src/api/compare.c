@@ -1,5 +1,5 @@
-/* compare.c - implements `oneshot compare`, a table of output directories and of files of eval
- * --panel. */
+/* compare.c - implements `oneshot compare`, a table of output directories and of files that
+ * `oneshot eval --panel` wrote. */
 #include "api/api.h"
 
 #include <string.h>

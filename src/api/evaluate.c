@@ -1,6 +1,6 @@
-/* evaluate.c - evaluates a finished output on the text of --eval, or on rows of the data set that
- * did not calibrate. Adds the perplexity of the output and of its source to the reports of the
- * output. */
+/* evaluate.c - evaluates a finished output on the text of --eval, or on those rows of the data set
+ * that the calibration does not use. Adds the perplexity of the output and of its source to the
+ * reports of the output. */
 #include "api/evaluate.h"
 
 #include <math.h>
@@ -53,7 +53,8 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
                                const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    /* A column that is given for all data sets also applies to the text of the evaluation. */
+    /* If --text-column has one item for all data sets, this item is also for the evaluated data.
+     * The same holds for --text-template. */
     const char *column = opt->text_column.n == 1 ? opt->text_column.items[0] : NULL;
     const char *template = opt->text_template.n == 1 ? opt->text_template.items[0] : NULL;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
@@ -255,7 +256,7 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation that --eval requested, but of other data than `name`. */
+/* True if the report has an evaluation and names its data, and this name is not `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

@@ -1,4 +1,5 @@
-/* evaluate.h - runs the evaluation of a finished output (--eval, or held_back.h). */
+/* evaluate.h - runs the evaluation of a finished output, on the text of --eval or on rows of the
+ * calibration data set (held_back.h). */
 #ifndef OSH_EVALUATE_H
 #define OSH_EVALUATE_H
 #include "api/api.h"

@@ -31,8 +31,8 @@ static const char *held_not(const osh_options *opt)
     return NULL;
 }
 
-/* True if the run may use a GPU. On a GPU, reading both models again would take a large part of the
- * time of a run. */
+/* True if the run may use a GPU. Then no rows are evaluated, because a run on a GPU is short, and
+ * the evaluation would read both models again. */
 static bool held_on_gpu(const osh_options *opt)
 {
     return opt->device_model || osh_device_is_gpu(opt->device);

@@ -35,7 +35,7 @@ static const char *count_text(char to[48], double n)
     return to;
 }
 
-/* Returns the dtype that most bytes have. */
+/* Returns the dtype whose tensors have the most bytes. */
 static const char *main_dtype(const osh_checkpoint *ck)
 {
     int64_t of[OSH_N_DTYPES] = {0};
@@ -49,8 +49,8 @@ static const char *main_dtype(const osh_checkpoint *ck)
     return osh_dtype_name((osh_dtype)most);
 }
 
-/* Appends the line "model". `dense` lists the weights of `ck` as they are without quantization; it
- * is NULL if the weights cannot be read. */
+/* Appends the line "model". `dense` lists the tensors that `ck` has after its quantized weights are
+ * decoded. It is NULL if the weights cannot be read. */
 static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck,
                                 const osh_checkpoint *dense)
 {
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the value of the first of the keys that config.json has, or to 0 if config.json has
- * none of them. */
+/* Searches the keys in config.json in the order of the list, and sets *out to the value of the
+ * first key that is found. Sets *out to 0 if config.json has none of them. */
 static osh_status config_count(osh_ctx *cx, double *out, const osh_hf_config *c,
                                const char *const *keys)
 {

@@ -20,7 +20,7 @@ static const osh_measurement *const measurements[] = {&osh_measure_experts, &osh
 
 typedef struct asked { // a measurement that a modifier of the recipe requires
     size_t at;                    // index of the modifier in the recipe
-    const osh_measurement *what;  // view; NULL: no modifier requires a measurement
+    const osh_measurement *what;  // view: the measurement; NULL: none is required
     bool known;                   // true if the recipe already has the result of the measurement
 } asked;
 
@@ -88,7 +88,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
-    // the plan has no budget, because the measurement itself predicts its peak
+    // the plan gets no budget, because the peak of the measurement is computed below
     m->opt.host_memory = m->opt.scratch_size = 0;
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Runs the measurement. Sets *line (own) to the key for the recipe, and *said (own) to a message
- * for the user. */
+/* Runs the measurement. Sets *line (own) to a line for the recipe, which is a key with the result
+ * as its value. Sets *said (own) to a message for the user. */
 static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
                                 osh_progress *pr)
 {

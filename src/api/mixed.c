@@ -24,7 +24,7 @@
 #include "run/run.h"
 
 typedef struct survey {
-    osh_options opt; // views of the strings of the job's options, except for `output`
+    osh_options opt; // its strings are views: of `output`, and of those in the job's options
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
@@ -401,7 +401,7 @@ static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
     osh_status rc = OSH_OK;
     survey s; // own
     bool finished = false;
-    osh_options alone = *opt; // strings are views of the job's options
+    osh_options alone = *opt; // its strings are views of those in the job's options
     alone.ranks = NULL;       // only rank 0 calls this function
     OSH_TRY(survey_begin(cx, &s, &alone));
     s.opt.restart = false;

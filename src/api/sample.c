@@ -34,7 +34,7 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
     return rc;
 }
 
-/* Appends a text with its line ends. `text` is changed and then restored. */
+/* Appends a text, escaped except for its line ends. Changes `text` and restores it. */
 static void sample_put_lines(osh_page *pg, char *text)
 {
     for (char *end; (end = strchr(text, '\n')); text = end + 1) {

@@ -14,7 +14,7 @@ typedef struct osh_read_items {
     void *user;  // view
     int n;       // number of items
     bool ahead;  // true if a thread reads items before the caller waits for them
-    bool many;   // true if there are many items, so the profile gets no record for each item
+    bool many;   // true for many items: the profile writes no record for each item
 } osh_read_items;
 
 /* Makes a reader: *out, own. If of->ahead is true, starts the thread, which reads item 0 first.

@@ -41,7 +41,7 @@ enum {
 /* MALLOC_BYTES: number of bytes that glibc adds to each block. */
 enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
-    size_t n_bytes; // number of bytes of the caller; at most SMALL_BYTES in a small block
+    size_t n_bytes; // number of bytes that the caller uses; at most SMALL_BYTES in a small block
     void *from;     // pointer that malloc returned; not used for a block of whole pages
     osh_mem_class class;
 } head;

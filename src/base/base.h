@@ -114,23 +114,23 @@ void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
  * once. Contexts marked by osh_ctx_alone never call `give`. If `give` is NULL, there is no
  * callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
-/* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
- * is exceeded. */
+/* Counts n_bytes that a library allocates. They belong to the host class. Fails if the limit would
+ * be exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
 /* Ends the counting of n_bytes that osh_mem_count has counted. */
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
-/* Returns the bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the sum of all
- * classes. */
+/* Returns the number of bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the
+ * sum of all classes. */
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-/* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
+/* Returns the size of an allocation of n_bytes, with the allocator's overhead. */
 size_t osh_mem_gross(size_t n_bytes);
 void osh_mem_trim(osh_ctx *cx);       // gives free pages of the allocator back to the system
 /* Sets options of malloc so that the memory of the process does not exceed the peak of the counted
  * bytes. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
-/* Returns the bytes in use, without the overhead of the allocator. */
+/* Returns the number of bytes in use, without the overhead of the allocator. */
 size_t osh_mem_live(const osh_ctx *cx);
 /* Returns the highest osh_mem_live since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_peak(const osh_ctx *cx);
@@ -220,17 +220,17 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* osh_parallel_apart calls fn for each chunk. Each chunk has one thread (osh_threads returns 1
- * inside fn). For each finished chunk, in the order of chunk numbers, the calling thread calls
- * `take`, between its own chunks. At any time at most at_once chunks are begun and not yet taken.
- * After a chunk fails, no chunk begins; finished chunks with lower numbers are still taken. */
+/* osh_parallel_apart calls fn for each chunk; inside fn, osh_threads returns 1. The calling thread
+ * runs chunks, too, and between them it calls `take` for finished chunks, in the order of their
+ * numbers. At any time at most at_once chunks are begun and not yet taken. After a chunk fails, no
+ * chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);
     void *user;
 } osh_apart;
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
-/* Returns the bytes that osh_parallel_apart allocates, with the allocator's overhead. */
+/* Returns how many bytes osh_parallel_apart allocates, with the allocator's overhead. */
 size_t osh_apart_bytes(int at_once);
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second

@@ -42,7 +42,7 @@ typedef struct osh_open_scope {
     int row;       // index of the stage's row in the profile
     bool records;  // true if the start record of the stage is in the file
     double start;  // seconds since the profile's start
-    double inside; // seconds of the inner scopes that have ended
+    double inside; // seconds of the stages inside this stage that have ended
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
@@ -70,8 +70,8 @@ typedef struct osh_kept {
     osh_extent extents[OSH_KEPT_EXTENTS]; // free ranges, sorted by address; no two are adjacent
 } osh_kept;
 
-/* Returns a block of n bytes in whole pages. At most `room` bytes of other blocks stay kept.
- * Returns NULL if the system has no memory. */
+/* Returns a block of n bytes in whole pages. Gives other kept pages back to the system until at
+ * most `room` bytes are kept. Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
 /* Keeps a block of n bytes that osh_kept_take has returned, for later calls. */
 void osh_kept_put(osh_kept *k, void *base, size_t n);
@@ -117,8 +117,9 @@ struct osh_ctx {
     char text[OSH_ERROR_BYTES];
 };
 
-/* Starts the threads of `sh`: n_threads with the caller's. The caller frees *out with
- * osh_pool_free, which waits for the threads to end. Fails with OSH_E_NOMEM. */
+/* Starts n_threads - 1 threads for `sh`. A call of osh_parallel_for also uses its own thread. The
+ * caller frees *out with osh_pool_free, which waits for the threads to end. Fails with
+ * OSH_E_NOMEM. */
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 /* Erases the live line of the terminal and closes the log file. */

@@ -21,7 +21,7 @@ typedef enum { // use of the path that is the value of an option
     OSH_PATH_PROFILE,  // an output: the profile (osh_profile_start)
     OSH_PATH_NPY,      // an output: a .npy file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
-    OSH_PATH_PANEL,    // an output: the JSON file of eval --panel
+    OSH_PATH_PANEL,    // an output: the JSON file that `eval --panel` writes
     OSH_PATH_LOGITS,   // an output: a directory of saved logits
     OSH_PATH_IN_OUTPUT // a file in the output directory; a recipe gives the file's name
 } osh_path_use;
@@ -54,7 +54,7 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
  * text is one item. For OSH_F_STR, `text` may be NULL; the member then becomes NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
-/* This number is larger than the number of options of any command (the rows of two tables). */
+/* No command has as many options. The options of a command are the rows of one or two tables. */
 enum { OSH_MAX_GIVEN = 192 };
 /* Options that a command line or a caller has given so far. */
 typedef struct osh_given {
@@ -62,8 +62,9 @@ typedef struct osh_given {
     const char *values[OSH_MAX_GIVEN];      // views
     size_t n;
 } osh_given;
-/* Records that an option was given this value. Fails if the option was given before and is not a
- * list. `shown` is the name of the option in the message, such as "--dataset". */
+/* Records that the option `field` was given with `value`. Fails if the option was given before.
+ * Does nothing for a list, which may be given several times. `shown` is the name of the option in
+ * the message, such as "--dataset". */
 osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown,
                           const char *value);
 /* Returns the row with this name or alias, or NULL if there is none. '-' and '_' are equal. */

@@ -396,7 +396,7 @@ bool osh_file_is_at(const osh_file *f, const char *path)
     return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-enum { TICK_NS = 50000000 }; // 50 ms, because some kernels give files times in steps of up to 10 ms
+enum { TICK_NS = 50000000 }; // 50 ms; some kernels set times of files in steps of up to 10 ms
 
 static int64_t timespec_ns(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
 

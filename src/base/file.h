@@ -4,9 +4,9 @@
 #define OSH_FILE_H
 #include "base/base.h"
 
-/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0, 1 or 2. Otherwise,
- * if the process was started with these descriptors closed, messages to stdout or stderr would go
- * into the file. Returns < 0 and sets errno on failure. */
+/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0, 1 or 2. If the
+ * process was started with these descriptors closed, its messages to stdout or stderr would
+ * otherwise go into the file. Returns < 0 and sets errno on failure. */
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
@@ -54,7 +54,7 @@ enum { OSH_BLOCK_BYTES = 4096 };
 void osh_file_use_direct(osh_file *f);
 /* Returns the descriptor for direct access, valid while f is open; < 0: none. */
 int osh_file_direct_fd(const osh_file *f);
-/* Returns the bytes of a buffer of whole blocks that can hold n bytes of a file from any offset. */
+/* Returns the size of a buffer of whole blocks that can hold n bytes of a file from any offset. */
 size_t osh_file_room(size_t n);
 /* Returns the first aligned address in the allocation p. The allocation must have OSH_BLOCK_BYTES
  * more than the caller needs. */
@@ -144,13 +144,13 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
 /* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);
-/* Returns the free bytes on the disk that holds or will hold `path`; < 0: unknown. */
+/* Returns the free space in bytes on the disk that holds or will hold `path`; < 0: unknown. */
 int64_t osh_disk_free(const char *path);
 
 /* Number of bytes that all osh_file_* functions have read and written. */
 typedef struct osh_io_counts {
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
-/* Returns the counts since the context was made. */
+/* Returns the numbers of bytes that were read and written since the context was made. */
 osh_io_counts osh_io_counted(const osh_ctx *cx);
 #endif

@@ -111,7 +111,7 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     if (over) snprintf(piece[TIME], PIECE, "took %s", t);
     else if (live->left >= 0) snprintf(piece[TIME], PIECE, "%s left", t);
     if (part >= 0) {
-        /* Rounded down, so 100 % appears only at the end. */
+        /* The percentage is rounded down, so 100 % appears only at the end. */
         snprintf(piece[PERCENT], PIECE, "%d%%", (int)(part * 100));
         draw_bar(piece[BAR], LEAST_BAR, part);
     }
@@ -124,10 +124,10 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
-/* Returns the offset in a name of n bytes at which its last part begins. A name that is too long is
- * shown as ".." and this last part, in at most `room` columns. The part begins with a dot if a dot
- * is near enough to the end. A name with a slash is not cut at dots: it is no module's name, and
- * its dots may belong to a version. */
+/* Returns the offset of the last part of a name that is too long (n bytes). The name is shown as
+ * ".." and this last part, in at most `room` columns. The part begins with a dot if a dot is near
+ * enough to the end of the name. A name with a slash is not cut at dots: it is no module's name,
+ * and its dots may belong to a version. */
 static int name_cut(const char *name, int n, int room)
 {
     int keep = room > 2 ? room - 2 : 0, from = n - keep;
@@ -138,7 +138,7 @@ static int name_cut(const char *name, int n, int room)
     return from;
 }
 
-/* Returns the columns of a name that is shortened to at most `room` columns. */
+/* Returns the number of columns of a name that is shortened to at most `room` columns. */
 static int name_columns(const char *name, int room)
 {
     int n = (int)strlen(name);
@@ -163,7 +163,7 @@ static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
     return "";
 }
 
-/* Returns the columns of the line. Counts bytes, which are at least as many as columns. */
+/* Returns the number of columns of the line. Counts bytes, which are at least as many. */
 static int line_columns(char piece[N_PIECES][PIECE])
 {
     int columns = 0;

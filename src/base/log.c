@@ -200,7 +200,7 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
     return left <= 0 ? 0 : left * (now - l->t0) / (p->work_done - l->work0);
 }
 
-/* Appends a text at to + *n and increases *n. Text that does not fit is cut. */
+/* Appends a text to the *n bytes in `to` and increases *n. Text that does not fit is cut. */
 static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
 {
     va_list ap;

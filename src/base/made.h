@@ -1,5 +1,5 @@
-/* made.h - checks files that the user names before this program overwrites them. Only files that
- * this program wrote may be overwritten. */
+/* made.h - checks the files of options such as --profile before this program overwrites them. Only
+ * files that this program wrote may be overwritten. */
 #ifndef OSH_MADE_H
 #define OSH_MADE_H
 #include "base/field.h"

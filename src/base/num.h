@@ -37,8 +37,8 @@ static inline uint8_t osh_fp8_of_f32(float f)
     uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);  // NaN stays NaN
     if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, and Inf, become 448
-    /* The sum with 0x1p14f is rounded to a multiple of 2^-9. The number 2^-9 is a unit in the last
-     * place of 0x1p14f, and also the distance of neighbouring subnormal FP8 numbers. */
+    /* The sum of |f| and 0x1p14f is rounded to a multiple of 2^-9. The number 2^-9 is a unit in the
+     * last place of 0x1p14f, and also the distance of neighbouring subnormal FP8 numbers. */
     if (a < 0x3c800000u) return (uint8_t)(sign | osh_bits_of_f32(osh_f32_of_bits(a) + 0x1p14f));
     return (uint8_t)(sign | (((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120u << 3)));
 }

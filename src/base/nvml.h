@@ -10,8 +10,8 @@ extern "C" {
 /* Opens the library once for the process. On failure logs the reason at level debug; osh_nvml_used
  * then always returns a negative number. */
 void osh_nvml_open(osh_ctx *cx);
-/* Returns the bytes that all processes and the driver use on a GPU. bus_id names the GPU in the
- * form that CUDA returns. Returns a negative number if the bytes are unknown. */
+/* Returns how many bytes all processes and the driver use on a GPU. bus_id names the GPU in the
+ * form that CUDA returns. Returns a negative number if this is unknown. */
 int64_t osh_nvml_used(const char *bus_id);
 #ifdef __cplusplus
 }

@@ -2,8 +2,8 @@
  *
  * Chunks begin in ascending order. When chunk k fails, all chunks below k have already begun and
  * run to their end; chunks above k that have not begun are skipped. So the lowest failing chunk is
- * the same in every run, and the call fails with its message. The calling thread works too, as
- * worker 0. A call from inside a chunk finds the pool in use and runs inline.
+ * the same in every run, and its message is the message of the call. The calling thread works too,
+ * as worker 0. A call from inside a chunk finds the pool in use and runs inline.
  *
  * An idle worker spins for a while before it sleeps: most calls follow each other within
  * microseconds, and waking a thread takes as long as a small op, above all on a virtual machine. If
@@ -42,8 +42,8 @@ struct osh_pool {
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    /* Number of waits in which workers do not spin, counted from the next wait. Above 0 if other
-     * processes use the processors. */
+    /* In the next `crowded` waits, workers do not spin. The number is above 0 if other processes
+     * use the processors. */
     _Atomic int crowded;
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
@@ -82,7 +82,7 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
 /* A worker spins for at most watch_s seconds. If more than gap_s pass between two iterations of the
  * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // waits without spinning after other processes have used the processor
+enum { UNWATCHED = 1024 }; // value of `crowded` after another process has used the processor
 
 /* Spins until the function `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)

@@ -108,7 +108,7 @@ void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_ro
  * free(3). Returns NULL if there is no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    /* Seconds since the start of the profile. The values below hold until the next point. */
+    /* Seconds since the start of the profile. The point describes the time up to the next point. */
     double seconds;
     int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown
@@ -128,7 +128,7 @@ typedef struct osh_profile_data {
     double seconds;      // seconds since the start of the profile
     int64_t peak_bytes;  // value of osh_mem_sampled_peak
     int64_t live_peak;   // highest allocated bytes; < 0: unknown
-    int64_t driver_peak; // highest GPU memory at records, as the driver reports it; < 0: unknown
+    int64_t driver_peak; // highest GPU memory that a record has, from the driver; < 0: unknown
     osh_io_counts io;    // number of bytes read and written since the start of the profile
 } osh_profile_data;
 /* Copies the data of the profile, which may still run. */

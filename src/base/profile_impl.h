@@ -26,7 +26,7 @@ typedef struct osh_profile_out { // the profile's file
 typedef struct osh_profile_peaks { // highest memory so far, in bytes
     /* host: memory of the process.
      * live: allocated bytes.
-     * driver: GPU memory that the driver reported at a record; < 0: unknown. */
+     * driver: GPU memory that the driver reported for a record; < 0: unknown. */
     int64_t host, live, driver;
     int64_t new_host, new_live; // highest `host` and `live` since the last record
 } osh_profile_peaks;
@@ -54,7 +54,7 @@ struct osh_profile {
     void *device_user;        // view
 };
 
-/* Returns the bytes that the job has read and written since the start of the profile. */
+/* Returns how many bytes the job has read and written since the start of the profile. */
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p);
 /* Returns the current memory of the device; `driver` is -1 if it is unknown. */
 osh_profile_gpu osh_profile_gpu_now(const osh_profile *p);

@@ -14,7 +14,7 @@ typedef struct osh_thread { // a thread with its own context; all members 0: no 
     pthread_t id;
     bool running;
 } osh_thread;
-/* Starts the thread. alone: true if osh_ctx_alone is called for the context of the thread. Fails
+/* Starts the thread. If `alone` is true, calls osh_ctx_alone for the context of the thread. Fails
  * with "cannot start a thread to <task>". Also after a failure, the caller calls
  * osh_thread_close. */
 osh_status osh_thread_open(osh_ctx *cx, osh_thread *t, void *(*fn)(void *), void *user, bool alone,

@@ -1,7 +1,7 @@
 /* answers.c - finds the answers in the text of a conversation.
  *
- * If the template has `generation` blocks, their texts are the answers. Otherwise the first
- * messages are rendered again, and the texts are compared:
+ * If the template has `generation` blocks, their texts are the answers. Otherwise, for each
+ * answer, the messages before it and the messages up to it are rendered. The texts are compared:
  *
  *   messages before the answer, with its prompt <user>Hi<end><assistant>
  *   messages up to the answer                   <user>Hi<end><assistant>Hello<end>

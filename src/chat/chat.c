@@ -254,8 +254,8 @@ static osh_jv messages_of_turns(osh_jrun *r, osh_jv list)
 
 static bool is_text(const osh_jv *v) { return v && v->kind == OSH_JV_STR; }
 
-/* Appends the messages of a cell to `out`: a string is one message of `role`, and a list has
- * messages. */
+/* Appends the messages of a cell to `out`. A cell with a string gives one message of `role`; a cell
+ * with a list gives the items of the list. */
 static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const char *role,
                               const char *column)
 {
@@ -275,7 +275,7 @@ typedef struct shape {
     /* first: column in which the conversation begins; answer: column of the answer, or NULL if
      * `first` has the whole conversation. */
     const char *first, *answer;
-    /* Column with more text of the question, which may be absent; NULL: there is no such column. */
+    /* Column with more text of the question; a row need not have it. NULL: the shape has none. */
     const char *more;
     bool lists;                 // true: the cells may be lists of messages
 } shape;

@@ -114,7 +114,7 @@ typedef enum {
  *   FILTER TEST                the operand, then the arguments (`fn` is the function)
  *   BINARY                     left, right (`op` is the operator)
  *   COND                       the condition, the value if true, and if present the value if false
- *   COMPARE                    the operands; an operand's `op` compares the one before it with it
+ *   COMPARE                    an operand, then nodes with an operator (`op`) and an operand
  *   PRINT SET_BLOCK ...        see jinja_stmt.c
  *
  * A named argument is a node with its name in `keyword`. */
@@ -131,7 +131,7 @@ typedef struct osh_jnode {
 
 struct osh_jinja {
     osh_jarena arena; // own
-    const char *what; // view: name of the template in messages; memory of the arena
+    const char *what; // view of the arena: name of the template in messages
     osh_jnode *body;
     bool marks; // true: the template has `generation` blocks
 };
@@ -172,9 +172,9 @@ typedef struct osh_jrun {
     osh_jflow flow;
     const char *date;  // view: date that strftime_now prints
     bool strict;
-    /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
+    /* view: gets the position in `out` of each `generation` block's text; NULL: not wanted */
     struct osh_chat_spans *marks;
-    osh_buf *marked; // view: `out` of the whole template; `out` is another buffer in some blocks
+    osh_buf *marked; // view: text of the whole template; in some blocks `out` is another buffer
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
@@ -241,7 +241,8 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 /* ---- values: jinja_value.c ---- */
 
 /* The next functions return a value of the kind in their names. Memory comes from the arena of r.
- * If there is none, the run fails and they return NONE. `name` [n] of osh_jv_undef is a view. */
+ * If there is no memory, the run fails and they return NONE. `name` [n] of osh_jv_undef is a
+ * view. */
 osh_jv osh_jv_undef(const char *name, size_t n);
 osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
@@ -292,7 +293,7 @@ osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begi
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 
-// returns v; fails in the run if v is no string. what: name of the function, for the message
+// returns v; the run fails if v is no string. what: name of the function, for the message
 osh_jv osh_jv_want_str(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // returns Python's str(v)
 /* Converts v to JSON. opts: ensure_ascii, indent, separators, sort_keys. */

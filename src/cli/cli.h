@@ -17,7 +17,7 @@ typedef struct line { // a parsed command line
         osh_pull_options pull;
         osh_report_options report;
         osh_compare_options compare;
-    } options; // own: options of the command; each command uses one member, which its fields set
+    } options; // own: the options of `command` are in one member, into which its flags are parsed
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;
@@ -36,7 +36,7 @@ typedef struct out_state {
 struct command {
     /* The members below make the rows of --help. The name "" is the command without a name
      * (compress). */
-    bool minor; // true if the usage only names the command
+    bool minor; // true if `oneshot --help` shows only the name of the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
     const char *examples[3]; // arguments of three examples
@@ -68,8 +68,8 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 const char *osh_flag_kind(const osh_field *f);
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *watch: memory that both processes share. There the rank stores its current work, and the process
- * ids of the guards of the other ranks. */
+ * *watch: memory that both processes share. The rank stores two things in it: its current work, and
+ * the process ids of the guards of the node's other ranks. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, connects to the other processes. Fails if
  * the processes do not have the same arguments, working directory and environment. *out (own) is

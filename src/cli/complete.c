@@ -135,8 +135,8 @@ static const char bash_head[] =
     "    [[ $cur != '=' ]] || cur=\n"
     "    case $prev in";
 
-/* True if no earlier command has the flag. A flag allows the same values in each command that has
- * it. */
+/* True if no earlier command has the flag. The values of a flag are printed once for all commands,
+ * because they are the same in each command that has the flag. */
 static bool flag_is_new(const command *c, const osh_field *f)
 {
     for (const command *b = osh_commands; b < c; b++)

@@ -522,7 +522,7 @@ static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
     osh_options *o = &l->options.run;
-    /* Prints no warnings here, because the run reads the recipe again. */
+    /* The run reads the recipe again, so the recipe's warnings are not printed here. */
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     if (!o->output) {
         OSH_TRY(osh_output_default(cx, &o->output, o));
@@ -638,7 +638,7 @@ int main(int argc, char **argv)
     line l = {0};
     /* The file descriptor of stderr may be closed, so the error cannot be reported. */
     if (!fill_standard_descriptors()) return 1;
-    signal(SIGXFSZ, SIG_IGN); // a write beyond RLIMIT_FSIZE then fails with EFBIG
+    signal(SIGXFSZ, SIG_IGN); // so that a write beyond RLIMIT_FSIZE fails with EFBIG
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);

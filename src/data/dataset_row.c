@@ -1,5 +1,5 @@
-/* dataset_row.c - converts one line of a data file to token ids in pieces. So the whole line is not
- * in memory, except for a row that a template renders.
+/* dataset_row.c - converts one line of a data file to token ids, piece by piece. So the whole line
+ * is not in memory, except for a row that a template renders.
  *
  * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
  * special tokens after the text (an end-of-sequence token) stay, and the text before them is
@@ -447,9 +447,10 @@ static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 }
 
 /* Sets *n to the number of tokens of the row that end at or before byte `at` of the row's text. For
- * this, tokenizes the text up to `at` and counts the ids that are equal to those of the row. `p` is
- * the text that the last call has tokenized. If `at` is not before the end of `p`, this call
- * continues there. So if `at` rises from call to call, each byte is tokenized once. */
+ * this, tokenizes the text up to `at`, and counts the ids before the first one that differs from
+ * the row's ids. `p` has the part of the text that earlier calls have tokenized. If this part ends
+ * at or before `at`, the call continues at its end. So if `at` rises from call to call, each byte
+ * is tokenized once. */
 static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, row_prefix *p, size_t at)
 {
     osh_status rc = OSH_OK;

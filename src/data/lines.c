@@ -1,5 +1,5 @@
-/* lines.c - reads a file in chunks, decompresses it, converts rows that are not lines to lines, and
- * cuts the text at \n. The rows of a .parquet come from its columns (parquet.h).
+/* lines.c - reads a file in chunks, decompresses it, makes a line of each row, and cuts the text at
+ * \n. The rows of a .parquet come from its columns (parquet.h).
  *
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
@@ -282,7 +282,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    // here < 0: the wrong character begins before `bytes`
+    // if `here` is below 0, the wrong character begins before `bytes`
     int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,

@@ -163,7 +163,7 @@ double osh_mix_share(const osh_mix *m, const osh_data_set *s)
 int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples)
 {
     __int128 part = (__int128)n_samples * m->sets[i].weight;
-    /* The share of n_samples, rounded up: a data set never gives more samples than this. */
+    /* The data set's share of n_samples, rounded up: it never gives more samples than this. */
     return (int64_t)((part + m->total - 1) / m->total);
 }
 

@@ -25,7 +25,8 @@ typedef struct osh_mix {
     osh_data_set *sets; // own
     size_t n;
     int64_t total; // sum of the weights
-    int64_t n_counted; // set by the caller: number of counted tokens (osh_dataset.counted); 0: all
+    /* Set by the caller: number of tokens that count (osh_dataset.counted); 0: all tokens count. */
+    int64_t n_counted;
 } osh_mix;
 
 typedef struct osh_mix_texts {                            // texts of the user; all are views

@@ -138,8 +138,8 @@ done:
     return rc;
 }
 
-/* Computes levels and leaves of node i, whose parent has the given levels, and of the nodes
- * below. */
+/* Computes the levels and leaves of node i and of all nodes below it. `rep` and `def` are the
+ * levels of the parent of node i. */
 static osh_status schema_link(osh_ctx *cx, osh_pq_schema *s, int i, int rep, int def, int depth)
 {
     osh_status rc = OSH_OK;

@@ -277,7 +277,7 @@ static bool values_take(osh_pq_values *v, osh_pq_value *out)
     return true;
 }
 
-/* Decodes a value of DELTA_BYTE_ARRAY: a prefix of the last value, and then new bytes. */
+/* Decodes a value of DELTA_BYTE_ARRAY: a prefix of the value before it, then new bytes. */
 static bool values_join(osh_ctx *cx, osh_pq_values *v, osh_pq_value *out, osh_status *rc)
 {
     int64_t prefix;

@@ -48,8 +48,8 @@ typedef struct osh_pq_hybrid {
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
 /* A decoder of integers that are stored as differences of successive integers, in blocks. A block
- * has its smallest difference, and miniblocks with the other differences minus the smallest one.
- * Each miniblock has its own width in bits. */
+ * begins with the smallest of its differences. From each difference of the block this one is
+ * subtracted, and the results are stored in miniblocks, each with its own width in bits. */
 typedef struct osh_pq_delta {
     osh_pq_bytes b;
     uint64_t n, i;        // n: number of values; i: index of the next value
@@ -89,15 +89,15 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_bytes b;
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
-    osh_buf last;                   // own: the last value of DELTA_BYTE_ARRAY
+    osh_buf last;                   // own: the value decoded last, for DELTA_BYTE_ARRAY
     /* size: number of bytes of a value. n_split, i: number of values, and index of the next value,
      * for the encoding BYTE_STREAM_SPLIT. */
     size_t size, n_split, i;
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
 } osh_pq_values;
-/* Returns the size of a value of the type in bytes. Returns 0 if the sizes of values differ, or if
- * the type is unknown. */
+/* Returns the number of bytes of a value of the type. Returns 0 if the sizes of values differ, or
+ * if the type is unknown. */
 size_t osh_pq_type_bytes(int type);
 /* True if the program can decode values of this type in this encoding. */
 bool osh_pq_encoding_is_known(int type, int encoding);

@@ -1,4 +1,4 @@
-/* shape.h - converts files whose rows are not lines to lines of JSON objects, chunk by chunk.
+/* shape.h - makes a line of each row of a .json or .csv, as a JSON object, chunk by chunk.
  *
  *   .json    [{"text": "a"}, {"text": "b"}], or objects one after the other, also over several
  *            lines. Each object becomes one line.
