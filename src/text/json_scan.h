@@ -25,7 +25,7 @@ typedef struct osh_json_scan {
     void *more_user, *take_user;
     size_t base;       // number of bytes of the whole text that precede the current piece
     bool ended;        // true if `more` has reached the end of the text
-    size_t n_commas;   // number of commas between the members of the outermost values
+    size_t n_commas;   // number of commas between the members of the outermost value
     osh_status failed; // error status of `more` or `take`; OSH_OK: none failed
     bool allow_nul;    // true if NUL is allowed inside strings, raw or as \u0000
     bool allow_nan;    // true if NaN, Infinity and -Infinity are allowed
