@@ -67,7 +67,8 @@ osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
 bool osh_forward_may_round(const osh_forward *f);
 /* True if some scheme rounds the input of a Linear. */
 bool osh_forward_rounds_inputs(const osh_forward *f);
-/* Returns the number of batches of `size` samples that this process runs, if d has n samples. */
+/* Returns the number of batches that this process runs for n samples, with `size` samples in each
+ * batch. */
 int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size);
 /* Runs the model over the samples of d, then loads the head. Increases pr->work_done by the work of
  * this run, which osh_forward_work estimates. */

@@ -10,7 +10,8 @@
 #include "plan/division.h"
 #include "plan/rank_gpu.h"
 
-enum { MOST_POSTED = 4 }; // largest number of messages of a rank that rank 0 has not taken yet
+// largest number of messages that a rank has sent and that rank 0 has not received yet
+enum { MOST_POSTED = 4 };
 
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o)
 {
