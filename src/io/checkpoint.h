@@ -169,8 +169,8 @@ bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum
  * its checksum. Returns false if at most `at` tensors were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
- * *diff to a message about the first difference, which the caller owns, or to NULL if there is
- * none. Sets *stamp to the stamp of the file when the call begins. */
+ * *diff (own) to a message about the first difference, or to NULL if there is none. Sets *stamp to
+ * the stamp that the file had at the begin of the call. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
