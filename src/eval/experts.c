@@ -64,7 +64,7 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     (void)m;
     OSH_NEW(cx, r, 1);
     r->p = p;
-    // one group of samples cannot be divided among ranks, so each rank then measures all samples
+    // a single group of samples is not divided among ranks: each rank then measures all samples
     if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));

@@ -109,7 +109,7 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    // one group of samples cannot be divided among ranks, so each rank then measures all samples
+    // a single group of samples is not divided among ranks: each rank then measures all samples
     if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));

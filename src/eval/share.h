@@ -6,8 +6,8 @@
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"
 
-/* Divides the budget o->host_memory by the number of ranks on this machine. Fails if some ranks use
- * a GPU and others the host. Does nothing if o->ranks is NULL. */
+/* Divides the budget o->host_memory by the largest number of ranks on one machine. Fails if some
+ * ranks use a GPU and others the host. Does nothing if o->ranks is NULL. */
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o);
 /* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
 osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
