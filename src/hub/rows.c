@@ -305,8 +305,8 @@ done:
     return rc;
 }
 
-/* Writes the revision of the data set to a file next to the rows. The answer names the revision,
- * because a request cannot choose it. */
+/* Writes the revision of the data set to a file next to the rows. A request cannot choose the
+ * revision, but the answer names it. */
 static osh_status rows_write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
