@@ -170,7 +170,7 @@ bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
  * *diff (own) to a message about the first difference, or to NULL if there is none. Sets *stamp to
- * the stamp that the file had at the begin of the call. */
+ * the stamp that the file had at the start of the call. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
@@ -190,8 +190,8 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
 /* True if osh_checkpoint_part_for_vllm splits the experts of the checkpoint's family. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
-/* True for gpt-oss. In this family, gate and up of a split expert are one module, gate_up_proj, in
- * whose weight rows of gate and rows of up alternate, as in the source. For the codes of
+/* True for gpt-oss. In this family, gate and up of a split expert are one module, gate_up_proj. In
+ * its weight, rows of gate and rows of up alternate, as in the source. For the codes of
  * gate_up_proj and down_proj, vLLM wants the names experts.3.w13_weight_packed and
  * experts.3.w2_weight_packed. */
 bool osh_experts_are_joint(const osh_checkpoint *ck);

@@ -26,8 +26,8 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
      * only if config.json has neither rope_parameters nor rope_scaling. All other layers then have
      * the default 1. */
     bool whole;
-    /* True if a rope of type "dynamic" that has the key alpha only means a larger theta
-     * (osh_rope.alpha), which is the same for samples of all lengths. */
+    /* True if the key alpha of a rope of type "dynamic" means a larger theta (osh_rope.alpha). This
+     * theta is the same for samples of all lengths. */
     bool alpha;
 } osh_rope_defaults;
 /* Reads the ropes of layers with full attention (rope[0]) and of layers with sliding attention
