@@ -120,8 +120,8 @@ done:
     return rc;
 }
 
-/* Appends the ids of a run of n bytes in which everything is unknown: each character is no token by
- * itself, or is in a token that has the id of the unknown token. */
+/* Appends the ids of a run of unknown characters (n bytes). The run may also contain tokens that
+ * have the unknown id. */
 static osh_status unigram_add_unknown(osh_ctx *cx, const unigram *u, osh_ids *ids, const char *s,
                                       size_t n)
 {
