@@ -11,9 +11,9 @@ typedef struct osh_eval_models { // models and data of an evaluation
 } osh_eval_models;
 
 /* Limits the context to --host-memory if it is given. Fails with OSH_E_USAGE if the budget is too
- * small; the message has the smallest possible budget and options that need less. Turns the
- * prefetch of weights off if it does not fit in the budget. `load`: peak of host bytes while models
- * and data were read. */
+ * small. The message then has the smallest possible budget, and options that reduce the memory.
+ * Turns the prefetch of weights off if it does not fit in the budget. `load`: peak of host bytes
+ * while models and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);
 /* Sets *host to the smallest --host-memory with which the output of a planned run can be evaluated.
@@ -21,8 +21,8 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
  * the output has the scheme that needs the most memory. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
-/* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of
- * n_tokens. The output has codes instead of some weights. So memory is needed for the F32 numbers
- * that are decoded from a weight's codes, and for a rounded copy of a Linear's input. */
+/* Returns the number of host bytes that the output of a run needs beyond its source `f` for a batch
+ * of n_tokens. The output has codes instead of some weights. So memory is needed for the F32
+ * numbers that are decoded from a weight's codes, and for a rounded copy of a Linear's input. */
 int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens);
 #endif

@@ -1,8 +1,8 @@
 /* eval_weights.c - loads the weights of an evaluation to the GPU, step by step (a step is a
  * subgraph, or the heads). A reader (base/ahead.h) reads the weights of the next step while the
- * GPU works on the current one. The reader begins when the current step begins. The new weights
- * overwrite the weights of the previous step. This is safe, because all work of the previous step
- * is then in the GPU's queue, and the copies run after the queued work. */
+ * GPU works on the current one. The new weights overwrite the weights of the previous step. This is
+ * safe: the reader begins when the current step begins. At that time, all work of the previous step
+ * is in the GPU's queue, and the copies of the new weights run after the queued work. */
 #include "eval/eval_weights.h"
 
 #include "base/ahead.h"
@@ -215,7 +215,8 @@ done:
 }
 
 /* Checks that the weights that cuFile has read for the step are finite. If a weight is not finite,
- * loads it on the host, which fails and reports the position of the value. */
+ * the host loads this weight again: the load then fails, and its message has the position of the
+ * value. */
 static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;

@@ -16,8 +16,8 @@ osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_f
                                 const osh_forward *ref);
 /* Waits for the thread that reads; accepts NULL. */
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e);
-/* Returns the size of the block for the weights: the bytes of the largest step, or with `ahead` the
- * largest sum of two successive steps. */
+/* Returns the size in bytes of the block for the weights: the size of the largest step, or with
+ * `ahead` the largest sum of the sizes of two successive steps. */
 int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
 /* Returns the largest number of host bytes for reading a weight, without the lists. */
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e);
@@ -31,9 +31,9 @@ void osh_eval_weights_direct(osh_eval_weights *e);
 void osh_eval_weights_not_ahead(osh_eval_weights *e);
 /* True if weights are prefetched. */
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
-/* Begins the next step, and overwrites the weights of the step before. Work that is put into the
- * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of
- * the block. w is NULL for the last step, the heads. */
+/* Begins the next step, whose weights overwrite the weights of the previous step. Work that is put
+ * into the GPU's queue after the call finds the new weights. If the step is a subgraph, puts its
+ * weights into *w, as views of the block. For the last step (the heads), w is NULL. */
 osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *w);
 /* Returns the tensor (view) of weight `w` of the model f. `w` is the result of osh_graph_head or
  * osh_graph_head_bias; if it is NULL, returns NULL. The caller calls this function after the last

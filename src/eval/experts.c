@@ -64,7 +64,7 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     (void)m;
     OSH_NEW(cx, r, 1);
     r->p = p;
-    // a single group cannot be divided, so each rank then measures all samples
+    // a single group of samples is not divided among ranks: each rank then measures all samples
     if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
@@ -171,8 +171,8 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
 }
 
 /* Runs a subgraph over the samples of this rank. If experts are measured, adds the sums of all
- * ranks. The subgraph runs several times: once for each of its layers, and once for the later
- * subgraphs. */
+ * ranks. reaping_pass calls this function once for each layer with experts, to measure them, and
+ * then once more for the values that later subgraphs read. */
 static osh_status reaping_run_part(osh_ctx *cx, reaping *r, const osh_forward_part *p,
                                    const bool *keep)
 {

@@ -78,9 +78,9 @@ static size_t attention_module(const osh_graph *g, int attention, const char **n
     return 0;
 }
 
-/* Loads k_scale, v_scale, their zero points, and if present q_scale, of each attention. Stores the
- * scales in f->cache and the zero points in f->cache_zero, at the index of the value that the
- * attention reads. */
+/* Loads k_scale and v_scale of each attention. Also loads q_scale if queries are quantized, and the
+ * zero points if the scheme is not symmetric. Stores the scales in f->cache and the zero points in
+ * f->cache_zero, at the index of the value that the attention reads. */
 static osh_status cache_load(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
@@ -126,8 +126,8 @@ static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a
     return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
 }
 
-/* A hook that rounds outputs of Linears, and keys, values and queries that kv_cache_scheme or a
- * group for attention quantizes. */
+/* A hook that rounds outputs of Linears. It also rounds keys, values and queries of attention, if
+ * kv_cache_scheme or a config group quantizes them. */
 static osh_status value_round(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
@@ -249,7 +249,7 @@ static osh_status forward_step(osh_ctx *cx, osh_forward_part *p, const osh_forwa
     case OSH_STEP_LOAD: return v->loads ? osh_forward_load(cx, p) : OSH_OK;
     case OSH_STEP_PASS: return v->pass(cx, v->user, p);
     case OSH_STEP_RELEASE: osh_weights_free(cx, p->w), p->w = NULL; break;
-    default: break; // a plain schedule has no other steps
+    default: break; // a plain schedule has only steps of the three kinds above
     }
     return OSH_OK;
 }

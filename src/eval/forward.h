@@ -67,14 +67,15 @@ osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
 bool osh_forward_may_round(const osh_forward *f);
 /* True if some scheme rounds the input of a Linear. */
 bool osh_forward_rounds_inputs(const osh_forward *f);
-/* Returns the number of batches of `size` samples that this process runs, if d has n samples. */
+/* Returns the number of batches that this process runs for n samples, with `size` samples in each
+ * batch. */
 int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size);
-/* Runs the model over the samples of d, then loads the head. Adds the work that osh_forward_work
- * returns to pr->work_done. */
+/* Runs the model over the samples of d, then loads the head. Increases pr->work_done by the work of
+ * this run, which osh_forward_work estimates. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
-/* Sets pr->tokens_per_s: the tokens of the data, divided by the seconds that the whole job takes at
- * the speed since `begun`. */
+/* Sets pr->tokens_per_s to the number of tokens of the data, divided by the expected seconds of the
+ * whole job. The expected seconds follow from the speed since the time `begun`. */
 void osh_forward_rate(osh_progress *pr, double tokens, double begun);
 /* Loads the weight and the bias (NULL: none) of the head of f. The caller owns both. */
 osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
@@ -83,8 +84,8 @@ osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **
  * those of `ref`. If `ref` is NULL, f is used instead. The biases are f->head_bias and
  * ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
-/* Makes *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows
- * each token; -1 for the last token of a sample. */
+/* Sets *out (own) to an I32 vector: for each token of samples [first, first + n) of d, the token
+ * after it. The element for the last token of a sample is -1. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
 /* Keeps a value, after it is made, until the end of the pass. */

@@ -137,7 +137,7 @@ done:
 
 /* ---- tokens that end the text ---- */
 
-/* Adds the tokens of eos_token_id in a config; its value is a number or a list of numbers. */
+/* Adds the tokens that a config has under the key eos_token_id: a number or a list of numbers. */
 static osh_status eos_add(osh_ctx *cx, osh_ids *eos, const cJSON *config, const char *what)
 {
     osh_status rc = OSH_OK;

@@ -7,8 +7,8 @@ typedef struct osh_generate_prompt {
     const char *text; // view [n]: text of the prompt; NULL: opt->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
-/* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink
- * token by token, or with opt->json one JSON object at the end. */
+/* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink,
+ * token by token. If opt->json is true, passes one JSON object at the end instead. */
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 /* Sets *host to the smallest --host-memory with which the checkpoint in `model` continues the

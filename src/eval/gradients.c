@@ -28,9 +28,9 @@ struct osh_gradients {
     bool *in, *none, *seen; // own
     osh_sweep sweep;        // own: progress
     osh_groups groups; // groups of the samples of d
-    /* Sums of squared gradients for the current subgraph.
-     * made: for the Linear that computes the value.
-     * read: for the Linear that reads the value. */
+    /* Sums of the squared gradients at each value of the current subgraph.
+     * made: sums for the Linear that computes the value.
+     * read: sums for the Linear that reads the value. */
     osh_stat **made, **read; // own [values]
     int64_t sample;   // index of the current sample
     int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
@@ -123,7 +123,7 @@ static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     const osh_batch *b = s->f->batches[at];
-    // own: targets, ones; view: dh
+    // `targets` and `ones` are own; `dh` is a view
     osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden];
     osh_vocab_attr rules = osh_forward_rules(s->f, NULL);
     OSH_TRY(osh_next_tokens(cx, &targets, &s->d, at, 1));

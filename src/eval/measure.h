@@ -8,13 +8,13 @@
 #include "plan/plan.h"
 
 typedef struct osh_measurement {
-    const char *key;  // key of the modifier whose value is the result, such as "retained"
+    const char *key;  // key of the modifier, such as "retained"; the result becomes its value
     const char *what; // plural of the measured things, such as "experts"
     /* Sets *out (own) to the state of a measurement for the modifier m. p: a plan made with
      * opt->measure; p and m must outlive *out. */
     osh_status (*open)(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *m);
     void (*close)(osh_ctx *cx, void *state);
-    // sets *peak to the host bytes, with the allocator's overhead, that `run` allocates
+    // sets *peak to the host bytes that `run` allocates, with the allocator's overhead
     osh_status (*bytes)(osh_ctx *cx, int64_t *peak, const void *state);
     osh_status (*run)(osh_ctx *cx, void *state, osh_progress *pr);
     /* After `run`: sets *value (own) to the value of the key, and *said (own) to a message for the

@@ -37,7 +37,7 @@ typedef struct owl_measure {
     /* Index of the decoder layer that contains the Linear; -1: the node is no Linear, or in no
      * layer. */
     int *layer_of; // own [nodes]
-    osh_layer_share *layers; // own [n]: sparsity of each layer; the names are views of the graph
+    osh_layer_share *layers; // own [n]: name (a view of the graph) and sparsity of each layer
     double *outliers;       // own [n]: D
     osh_groups groups;
     /* The ranks among which samples are divided; NULL: this process runs all samples. */
@@ -109,7 +109,7 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    /* a single group is not divided: each rank measures it. */
+    // a single group of samples is not divided among ranks: each rank then measures all samples
     if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));

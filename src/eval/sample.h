@@ -7,7 +7,9 @@ typedef struct osh_sampler {
     /* 0: always chooses the most likely token. Else logits are divided by this number. */
     double temperature;
     int64_t top_k;      // number of most likely tokens that may be drawn; 0: all
-    double top_p;       // smallest probability mass that the drawn tokens must cover; 1: all tokens
+    /* The most likely tokens that together have at least this probability may be drawn; 1: all
+     * tokens. */
+    double top_p;
     uint64_t seed;
 } osh_sampler;
 /* Returns the next token; -1 if a logit is not finite. The draw uses the random number with index

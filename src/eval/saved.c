@@ -111,7 +111,7 @@ done:
 static bool saved_is_file(const char *name)
 {
     return !strncmp(name, config_name, sizeof config_name - 1) ||
-           /* Names of temporary files begin with config.json or model.safetensors, too. */
+           /* Only the beginning is compared: the name of a temporary file has a suffix. */
            !strncmp(name, tensors_name, sizeof tensors_name - 1);
 }
 
@@ -332,7 +332,7 @@ int64_t osh_saved_bytes(const osh_eval_models *m)
 {
     const osh_graph *g = m->f->graph;
     int64_t most = 0;
-    /* The rows of a batch on a GPU or of another rank are copied first. */
+    /* Rows that a GPU or another rank has are first copied, one batch at a time. */
     bool copies = m->gpu || m->f->ranks;
     for (int64_t b = 0; copies && b < osh_eval_batches(m); b++) {
         int64_t first, count;

@@ -29,7 +29,7 @@ osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
                            const osh_eval_models *m);
 /* Passes the rows of this rank to osh_saved_write of rank 0. */
 osh_status osh_saved_send(osh_ctx *cx, const osh_eval_models *m);
-/* Returns the host bytes that osh_saved_write takes. */
+/* Returns the number of host bytes that osh_saved_write allocates. */
 int64_t osh_saved_bytes(const osh_eval_models *m);
 /* Returns a checksum of the token ids and of the lengths of the samples. */
 uint64_t osh_saved_sum(const osh_dataset *d);

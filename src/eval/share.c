@@ -10,12 +10,13 @@
 #include "plan/division.h"
 #include "plan/rank_gpu.h"
 
-enum { MOST_POSTED = 4 }; // largest number of messages of a rank that rank 0 has not taken yet
+// largest number of messages that a rank has sent and that rank 0 has not received yet
+enum { MOST_POSTED = 4 };
 
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o)
 {
     osh_status rc = OSH_OK;
-    static char cpu[] = "cpu"; // for o->device, whose text the caller of this function frees
+    static char cpu[] = "cpu"; // new value of o->device, which is a view here
     bool gpu = osh_eval_gpu_wanted(o);
     if (!o->ranks) goto done;
     OSH_TRY(osh_rank_devices_agree(cx, o->ranks, gpu));

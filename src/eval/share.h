@@ -6,8 +6,8 @@
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"
 
-/* Gives this rank its part of the node's budget. Fails if the ranks do not all use a GPU or all use
- * the host. Does nothing if o->ranks is NULL. */
+/* Divides the budget o->host_memory by the largest number of ranks on one machine. Fails if some
+ * ranks use a GPU and others the host. Does nothing if o->ranks is NULL. */
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o);
 /* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
 osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
@@ -22,7 +22,7 @@ osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, 
 osh_status osh_eval_sent(osh_ctx *cx, osh_ranks *ranks);
 osh_status osh_eval_recv(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out,
                          int from);
-/* Returns the host bytes of the messages with scores, and of MPI, for batches of at most
+/* Returns the number of host bytes of messages with scores, and of MPI, for batches of at most
  * n_tokens. */
 int64_t osh_eval_share_bytes(const osh_ranks *ranks, int64_t n_tokens);
 #endif

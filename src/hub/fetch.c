@@ -106,8 +106,8 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. To end the request without a failure, returns
- * OSH_E_IO and sets s->over. */
+/* Checks that the answer is the requested part. If the answer is the whole file instead of a part,
+ * ends the request: returns OSH_E_IO, but sets s->over, so that this is not a failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -131,8 +131,9 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part to the file, and the new ranges to the record. To end the request
- * without a failure, returns OSH_E_IO and sets s->over. */
+/* Writes bytes of the part to the file, and the new ranges to the record. If the rest of the answer
+ * is not needed, ends the request: returns OSH_E_IO, but sets s->over, so that this is not a
+ * failure. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -236,8 +237,8 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    /* The thread that owns x waits until at_work is 0. The failure is recorded before, so that this
-     * thread then sees the failure. */
+    /* The failure is recorded before at_work changes. The thread that owns x waits until at_work is
+     * 0, and then sees the failure. */
     if (rc) osh_hub_place_fail(cx, p, rc);
     pthread_mutex_lock(&p->lock);
     x->at_work--;

@@ -66,7 +66,7 @@ bool osh_http_is_url(const char *url);
 /* Appends `text`. Each byte becomes %XX, except letters, digits, "-._~" and the characters in
  * `keep`. */
 osh_status osh_http_encode(osh_ctx *cx, osh_buf *b, const char *text, const char *keep);
-/* Returns the seconds to wait by the header Retry-After, or by the header RateLimit if its limit is
- * exhausted. Returns -1 if the reply has neither. */
+/* Returns the number of seconds to wait that the header Retry-After requests, or the header
+ * RateLimit if its limit is exhausted. Returns -1 if the reply has neither. */
 int64_t osh_http_wait(const osh_http_reply *r);
 #endif

@@ -51,8 +51,8 @@ char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name
 /* Asks the Hub for the current commit of the revision, downloads the files that the cache lacks,
  * and checks them. Then writes the commit to refs/<revision>. *dir (own): path of the snapshot. */
 osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name);
-/* Works like osh_hub_pull, but downloads only the headers of dense weights. *dir (own): a directory
- * outside of the cache with enough data for a plan. */
+/* Works like osh_hub_pull. If the model is dense, downloads only the headers of the files with
+ * weights; *dir (own) is then a directory outside of the cache with enough data for a plan. */
 osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub,
                                 const osh_hub_name *name);
 /* Sets *dir (own) to the directory of `model`. This is `model` itself if the directory exists or

@@ -9,8 +9,8 @@
 
 #include "hub/hub.h"
 
-/* Largest numbers of bytes. MAX_PART: of a part of a name. MAX_REVISION: of a revision. MAX_FILE:
- * of the path of a file. MAX_FILE_PART: of a part of this path (a limit of file systems). */
+/* Largest lengths in bytes. MAX_PART: part of a name. MAX_REVISION: revision. MAX_FILE: path of a
+ * file. MAX_FILE_PART: part of this path; file systems have this limit. */
 enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 };
 
 static bool name_part_is_valid(const char *s, size_t n)

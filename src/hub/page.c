@@ -18,7 +18,7 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    /* Sum of these numbers. 1: the item has the key "row"; 2: the key "row_idx"; 4: the key
+    /* A sum of flags. 1: the item has the key "row"; 2: it has the key "row_idx"; 4: it has the key
      * "truncated_cells"; 8: the first message was read. */
     unsigned seen;
     /* Each of the two members is -1 until its key is found.

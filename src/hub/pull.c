@@ -139,7 +139,7 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    /* osh_mem_count was called only to check the limit. */
+    // the memory was counted only to see for how many workers the limit is enough
     osh_mem_uncount(cx, (size_t)*n * WORK_BYTES);
     return rc;
 }
@@ -256,7 +256,8 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
 }
 
 /* Reads config.json. If the weights are compressed, sets p->headers to NULL, so that whole files
- * are downloaded: a plan needs shapes of compressed weights, which are stored as tensors. */
+ * are downloaded: a plan needs the shapes of compressed weights, and these shapes are stored as
+ * tensors. */
 static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
@@ -328,7 +329,7 @@ done:
 }
 
 /* Lists the files to download in b->files: first the side files (*n_side of them), then the
- * weights. config.json and the index, which name the weights, are downloaded first. */
+ * weights. Before that, downloads config.json and the index; the index names the weights. */
 static osh_status pull_list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
 {
     osh_status rc = OSH_OK;
@@ -351,8 +352,8 @@ done:
     return rc;
 }
 
-/* Downloads the files of the tree, the list of the repository's files. If p->headers is set,
- * downloads only the headers of the weights. */
+/* Downloads the files of `t` that belong to the model; `t` lists the repository's files. If
+ * p->headers is set, downloads only the headers of the weights. */
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;

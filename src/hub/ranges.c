@@ -70,8 +70,7 @@ bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes)
     *s = (osh_ranges){.n_bytes = n_bytes};
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].at < start || parts[i].at > parts[i].end) return false;
-        /* a part that is completely fetched is left out: the next part begins at the end of this
-         * part */
+        // a part without missing bytes is left out, unless it is the last part
         bool whole = parts[i].at == parts[i].end && i < n_parts - 1;
         start = parts[i].end;
         if (!whole) s->parts[s->n++] = parts[i];

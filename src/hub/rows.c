@@ -305,8 +305,8 @@ done:
     return rc;
 }
 
-/* Writes the revision of the data set, which the answer names, to a file next to the rows. A
- * request cannot choose the revision. */
+/* Writes the revision of the data set to a file next to the rows. A request cannot choose the
+ * revision, but the answer names it. */
 static osh_status rows_write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
@@ -342,7 +342,7 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: copy of `hub` in which the endpoint is the datasets server
+    osh_hub server = *hub; // its members are views of those of `hub`; the endpoint changes below
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

@@ -1,5 +1,6 @@
-/* sha.c - computes hashes with OpenSSL's libcrypto. libcurl needs libcrypto, too. libcrypto uses
- * the CPU's instructions for hashes. It is opened when the first file is checked. */
+/* sha.c - computes hashes with OpenSSL's libcrypto, which uses the CPU's instructions for hashes.
+ * This adds no dependency, because libcurl needs libcrypto, too. libcrypto is opened when the first
+ * file is checked. */
 #include "hub/sha.h"
 
 #include <openssl/evp.h>

@@ -9,6 +9,6 @@ osh_status osh_sha_new(osh_ctx *cx, osh_sha **out, int bits); // bits of the has
 void osh_sha_free(osh_ctx *cx, osh_sha *s);
 /* Adds n bytes to the hash. osh_sha_end reports failures. */
 void osh_sha_feed(osh_sha *s, const void *p, size_t n);
-/* Sets hex to the hash as 40 or 64 hex digits. The caller adds no bytes after this call. */
+/* Writes the hash to `hex`, as 40 or 64 hex digits. The caller adds no bytes after this call. */
 osh_status osh_sha_end(osh_ctx *cx, osh_sha *s, char hex[65]);
 #endif

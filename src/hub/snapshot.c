@@ -171,8 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Adds to the list l those missing files that huggingface_hub's list of the commit names. Does
- * nothing if huggingface_hub has stored no such list. */
+/* huggingface_hub may have stored a list of the commit's files. Adds those of these files that are
+ * missing to the list l. Does nothing if there is no such list. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
@@ -186,8 +186,8 @@ done:
     return rc;
 }
 
-/* Adds to the list l the name of each link in the root of the snapshot whose target does not
- * exist. */
+/* Looks at the links in the root of the snapshot. If the target of a link does not exist, adds the
+ * name of the link to the list l. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -101,7 +101,7 @@ bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
 /* Returns the number of elements of a row, which is the size of the last dimension. */
 int64_t osh_ckpt_columns(const osh_entry *e);
-/* Returns the bytes of all tensors in the shards. */
+/* Returns the number of bytes of all tensors in the shards. */
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
 /* Allocates ck->changes for the functions below, which change tensors. Must be called before these
  * functions. */
@@ -137,8 +137,8 @@ osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tenso
 /* Returns the unit of a tensor: the number of consecutive elements that must be changed together,
  * at least 1. */
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
-/* Returns the gross bytes of scratch that one thread needs, at most, to apply the changes of a
- * tensor. */
+/* Returns an upper bound of the scratch memory (gross bytes) that one thread needs to apply the
+ * changes of one tensor. */
 size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
 /* Applies the changes of a tensor to elements [first, first + n), which the caller has read to
  * `data`. first and n are multiples of osh_checkpoint_unit. Does nothing for a tensor without
@@ -169,8 +169,8 @@ bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum
  * its checksum. Returns false if at most `at` tensors were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
- * *diff to a message about the first difference, which the caller owns, or to NULL if there is
- * none. Sets *stamp to the stamp of the file when the call begins. */
+ * *diff (own) to a message about the first difference, or to NULL if there is none. Sets *stamp to
+ * the stamp that the file had at the start of the call. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
@@ -185,14 +185,15 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-/* Splits tensors with several experts for families of which only vLLM, and not transformers, finds
- * experts by name. */
+/* Splits tensors with several experts, for families in which vLLM finds experts by name but
+ * transformers does not. */
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
 /* True if osh_checkpoint_part_for_vllm splits the experts of the checkpoint's family. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
-/* True for gpt-oss. In this family, gate and up of a split expert are one module, gate_up_proj,
- * with the alternating rows of the source. For the codes of gate_up_proj and down_proj, vLLM wants
- * the names experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
+/* True for gpt-oss. In this family, gate and up of a split expert are one module, gate_up_proj. In
+ * its weight, rows of gate and rows of up alternate, as in the source. For the codes of
+ * gate_up_proj and down_proj, vLLM wants the names experts.3.w13_weight_packed and
+ * experts.3.w2_weight_packed. */
 bool osh_experts_are_joint(const osh_checkpoint *ck);
 /* Returns the name (own) that tensor `leaf` of a module has in an output, or NULL if there is no
  * memory. */
@@ -205,14 +206,14 @@ bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
  * finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Lists the files of the directory ck->dir that the output copies unchanged, sorted. The caller
- * frees the list with osh_strings_free. The list has no directories, shards or other weights
- * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt). It does not
- * have files that a run writes itself: config.json, *.index.json, recipe.yaml, the README,
- * oneshot.log and oneshot-*. It does not have files that describe the source's quantization
- * (hf_quant.h). `ck` may have only the member `dir`; then no file counts as a shard. */
 #define OSH_README_NAME "README.md"
-/* Sets *names (own, strings own) to the names of these files, and *n to their number. */
+/* Lists the files of the directory ck->dir that the output copies unchanged. Sets *names (own) to
+ * their names, sorted, and *n to their number. The caller frees the list with osh_strings_free. The
+ * list has no directories, shards or other weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf,
+ * *.onnx, *.h5, *.msgpack, *.ot, *.ckpt). It does not have files that a run writes itself:
+ * config.json, *.index.json, recipe.yaml, the README, oneshot.log and oneshot-*. It does not have
+ * files that describe the source's quantization (hf_quant.h). `ck` may have only the member `dir`;
+ * then no file counts as a shard. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

@@ -12,9 +12,8 @@
  * experts are removed from the checkpoint's list of tensors.
  *
  * FP8 experts also have tensors of scales, whose names end in _scale_inv or _scale. These tensors
- * have the layout of the weights, and one number for each
+ * have the layout of the weights. They have one number for each block, each expert or each output:
  *
- *   block
  *   expert    [E] or [E, 1, 1]; the number is the scale of both gate and up
  *   output    only _scale; [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM
  *
@@ -54,9 +53,9 @@ static const struct stack_kind {
      * experts. */
     const char *up, *down, *leaf;
     bool scale;
-    /* True for tensors that are split only if experts are joint (osh_experts_are_joint). The part
-     * of each expert is contiguous and has one dimension less than the tensor. For example, the
-     * biases [2F] of an expert are a part of [E, 2F]. */
+    /* True for tensors that are split only if gate and up of an expert are one module
+     * (osh_experts_are_joint). The part of each expert is contiguous and has one dimension less
+     * than the tensor. For example, the biases [2F] of an expert are a part of [E, 2F]. */
     bool whole;
     const char *in; // module of the experts; replaces `up` or `down` in the names of single experts
 } kinds[] = {

@@ -37,8 +37,8 @@ done:
     return rc;
 }
 
-/* Computes the elements of a virtual tensor that entry e describes, if they are not contiguous.
- * Computes the rows of the tensor one after the other, and copies the elements of e.
+/* Reads a part of a virtual tensor. The entry e describes the elements of the part, which are not
+ * contiguous. Computes the rows of the tensor one after the other, and copies the elements.
  * (container_part.c has the same function for stored tensors.) */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_entry *e)

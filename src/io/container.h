@@ -15,9 +15,10 @@ typedef struct osh_entry { // an entry: describes one tensor of a file, or a par
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
-     * the entry is a part of a stored tensor whose elements are not contiguous in the file. Then
-     * `at` is the offset of the part's first element in the file, and `begin` is 0. `row` is the
-     * number of bytes from one row to the next, and `column` from one column to the next. */
+     * the entry is a part of a stored tensor, and the elements of the part are not contiguous in
+     * the file. Then `at` is the offset of the part's first element in the file, and `begin` is 0.
+     * `row` is the number of bytes from one row to the next, and `column` from one column to the
+     * next. */
     int64_t at, row, column;
 } osh_entry;
 
@@ -36,7 +37,8 @@ typedef struct osh_container_kind {
     osh_status (*layout)(osh_ctx *cx, char **header, size_t *header_bytes, osh_entry **list,
                          int64_t n);
 } osh_container_kind;
-/* Returns the kind whose tail ends `name`, or NULL. */
+/* Returns the kind of the file `name`: the name ends in the kind's `tail`. Returns NULL if the name
+ * has no known tail. */
 const osh_container_kind *osh_container_kind_of(const char *name);
 /* Returns the kind of all files that the program writes. */
 const osh_container_kind *osh_container_written(void);

@@ -11,7 +11,8 @@ typedef struct osh_edges osh_edges;
 /* Allocates *out, which the caller frees with osh_edges_free. */
 osh_status osh_edges_new(osh_ctx *cx, osh_edges **out);
 void osh_edges_free(osh_ctx *cx, osh_edges *e);
-size_t osh_edges_bytes(void); // returns the bytes of an osh_edges, with the allocator's overhead
+/* Returns the number of bytes of an osh_edges, with the allocator's overhead. */
+size_t osh_edges_bytes(void);
 /* Writes n bytes to f at offset `at`. Any thread may call this function; no byte may be written
  * twice. Incomplete blocks are stored in e until they are complete. Whole blocks are written at
  * once. They bypass the page cache if (uintptr_t)from and `at` have the same remainder modulo

@@ -2,8 +2,9 @@
  *
  * An absent key has the default of the config class in transformers. The record of the model_type
  * has these defaults (model_types.h). Families without a record have the defaults of
- * PretrainedConfig in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if
- * the file has the key tie_word_embeddings at the top level or in text_config. */
+ * PretrainedConfig in transformers 4, where tie_word_embeddings is true. The member
+ * has_tie_word_embeddings is true if the file has the key tie_word_embeddings at the top level or
+ * in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_quant.h"

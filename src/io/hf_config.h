@@ -48,8 +48,8 @@ typedef struct osh_hf_config {
     /* The object text_config of `json` if the model also reads images or sound; else `json`
      * itself. */
     const cJSON *model; // view
-    /* Records (model_types.h) of the model_type of `json`, and of `model`; NULL: models/ has
-     * none. */
+    /* Records (model_types.h) of the model_type of `json` (type) and of the model_type of `model`
+     * (text_type); NULL: models/ has no record. */
     cJSON *type, *text_type; // own
     /* Architecture of the text model; NULL: models/ does not have the family. */
     const char *text_architecture; // view of `text_type`
@@ -86,8 +86,9 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
                              const char *key);
 /* Returns the text of the key `key` of config.json (a view), or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
-/* Sets *out to a copy of c that uses the files of models_dir before the embedded records. The copy
- * has views of c, so c must live longer. osh_hf_config_drop frees the other members of the copy. */
+/* Sets *out to a copy of c for which the files of models_dir have precedence over the embedded
+ * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the other
+ * members of the copy. */
 osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
                             const char *models_dir);
 void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);

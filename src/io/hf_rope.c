@@ -139,8 +139,8 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
-                 /* mrope has three positions per token. For text these positions are equal, so
-                  * mrope is the default type. */
+                 /* mrope has three positions per token. For text these positions are equal, and
+                  * mrope computes the same as the type "default". */
                  {"mrope", OSH_ROPE_DEFAULT},
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},

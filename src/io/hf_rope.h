@@ -22,11 +22,12 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     /* True if config.json must have the rope parameters: the family's class always uses a rope type
      * that has parameters. */
     bool required;
-    /* True if the default partial_rotary_factor is only for layers with full attention, and only if
-     * config.json has no rope_parameters. In all other cases the default is then 1. */
+    /* True if the default partial_rotary_factor applies only to layers with full attention, and
+     * only if config.json has neither rope_parameters nor rope_scaling. All other layers then have
+     * the default 1. */
     bool whole;
-    /* true: the type "dynamic" with the key alpha means a larger theta (osh_rope.alpha) for all
-     * samples */
+    /* True if the key alpha of a rope of type "dynamic" means a larger theta (osh_rope.alpha). This
+     * theta is the same for samples of all lengths. */
     bool alpha;
 } osh_rope_defaults;
 /* Reads the ropes of layers with full attention (rope[0]) and of layers with sliding attention

@@ -32,7 +32,7 @@ bool osh_journal_is_at(const osh_journal *j, const char *path);
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
 /* Returns the number of records that osh_journal_open has read. */
 int64_t osh_journal_count(const osh_journal *j);
-/* Returns record i of these (a view of j). */
+/* Returns record i of the records that osh_journal_open has read (a view of j). */
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 /* Returns the number of bytes after the last valid record when the journal was opened. */
 int64_t osh_journal_damaged(const osh_journal *j);
@@ -43,8 +43,8 @@ void osh_journal_drop(osh_ctx *cx, osh_journal *j);
  * of power may lose the record, until osh_journal_sync has put it on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
-/* Puts all records on the disk. osh_journal_rewind removes the records that were written after the
- * last sync. */
+/* osh_journal_sync puts all records on the disk. osh_journal_rewind removes the records that were
+ * appended after the last osh_journal_sync. */
 osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, also on the disk

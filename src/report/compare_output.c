@@ -9,7 +9,8 @@
 #include "io/container.h"
 #include "text/json.h"
 
-/* Sums over the modules whose loss, and whose loss after rounding to nearest, are known. */
+/* Sums of two losses of each module: its loss, and its loss after rounding to nearest. Modules with
+ * an unknown loss do not count. */
 typedef struct module_losses {
     double lost, nearest;
 } module_losses;

@@ -49,6 +49,6 @@ void osh_label_name(char *to, size_t room, const char *name, int most)
     const char *from = n > most ? name + n - most : name;
     const char *dot = from == name ? NULL : strchr(from, '.');
     if (dot && dot[1]) from = dot + 1;
-    while ((*from & 0xc0) == 0x80) from++; // moves on to the start of a UTF-8 character
+    while ((*from & 0xc0) == 0x80) from++; // `from` must be at the start of a UTF-8 character
     snprintf(to, room, "%s%s", from == name ? "" : "…", from);
 }

@@ -279,8 +279,8 @@ done:
     return rc;
 }
 
-/* For each transform, prints two numbers: of the layers whose weights are divided by the factors of
- * the transform, and of the weights that are multiplied by these factors. */
+/* Prints two numbers for each transform: how many layers have weights that are divided by the
+ * factors of the transform, and how many weights are multiplied by these factors. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

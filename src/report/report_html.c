@@ -333,8 +333,8 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
     PUT(pg, "</details>\n");
 }
 
-/* Lists experts with less than an eighth of `share` tokens. `share` is the number of tokens per
- * expert if the router sends equally many tokens to each expert. */
+/* Lists experts with fewer than share / 8 tokens. `share` is the number of tokens per expert if the
+ * router sends equally many tokens to each expert. */
 static void html_starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
 {
     int n = 0;

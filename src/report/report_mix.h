@@ -9,7 +9,7 @@
 bool osh_mix_json(cJSON *root, const osh_mix *m);
 /* Appends a row of a plan for each data set if there are several. */
 osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m);
-/* Appends the names of the data sets and their shares in percent if there are several. */
+/* If there are several data sets, appends their names and their shares in percent. */
 osh_status osh_mix_shares(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 /* Appends a row of a Markdown table for each data set. */
 osh_status osh_mix_markdown(osh_ctx *cx, osh_buf *b, const osh_mix *m);

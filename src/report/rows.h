@@ -3,7 +3,7 @@
 #define OSH_ROWS_H
 #include "base/buf.h"
 
-enum { OSH_ROW_LABEL = 11 }; // columns of the label
+enum { OSH_ROW_LABEL = 11 }; // number of columns of the label
 enum { OSH_ROWS_MOST = 32 }; // largest number of rows
 
 /* Rows for a text with a limited number of lines. */

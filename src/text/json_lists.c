@@ -162,7 +162,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
     if (osh_json_scan_peek(&s) == '{') OSH_TRY(rest_read_object(&s, &r));
     else OSH_TRY(reading_copy_value(&s, &r, &r.rest));
     OSH_TRY(osh_json_scan_end(&s));
-    /* The parser fails if a key occurs twice, also if it is the key of an array. */
+    /* The parser fails if a key occurs twice. This includes the keys of the named arrays. */
     OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0));
     if (rest) *rest = tree, tree = NULL; // give
 done:

@@ -9,8 +9,8 @@
 enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 };
 
 /* Callback that reads more of a text that is scanned in pieces. It drops the first `used` bytes of
- * the piece, and returns the other bytes together with new ones. At the end of the text it sets
- * *end instead. */
+ * the piece, and returns the other bytes together with new ones. Sets *end to true if no bytes of
+ * the text follow after these. */
 typedef osh_status (*osh_json_more_fn)(osh_ctx *cx, void *user, size_t used, const char **text,
                                        size_t *n, bool *end);
 typedef osh_status (*osh_json_take_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
@@ -25,7 +25,7 @@ typedef struct osh_json_scan {
     void *more_user, *take_user;
     size_t base;       // number of bytes of the whole text that precede the current piece
     bool ended;        // true if `more` has reached the end of the text
-    size_t n_commas;   // number of commas between the members of the outermost values
+    size_t n_commas;   // number of commas between the members of the outermost value
     osh_status failed; // error status of `more` or `take`; OSH_OK: none failed
     bool allow_nul;    // true if NUL is allowed inside strings, raw or as \u0000
     bool allow_nan;    // true if NaN, Infinity and -Infinity are allowed

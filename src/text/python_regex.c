@@ -72,7 +72,7 @@ static osh_status group_push(reader *r, bool captures, const char *name)
 
 static void group_pop(reader *r)
 {
-    if (r->n_open) r->n_open--; // without an open group, osh_regex_new reports the error
+    if (r->n_open) r->n_open--; // if no group is open, osh_regex_new reports the extra parenthesis
     if (r->n_open <= r->behind) r->behind = -1;
 }
 

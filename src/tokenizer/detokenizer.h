@@ -7,8 +7,8 @@
 
 typedef struct osh_detokenizer osh_detokenizer;
 /* Opens a detokenizer: reads the vocabulary and the decoder of tokenizer.json. `t` is the tokenizer
- * of the same file; `t` may be closed before *out (own). Fails with the name of a decoder that is
- * not known. */
+ * of the same file; `t` may be closed before *out (own). Fails if a decoder is not known; the
+ * message names this decoder. */
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);
 void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL

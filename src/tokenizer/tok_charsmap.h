@@ -8,7 +8,7 @@ osh_status osh_tok_charsmap_load(osh_ctx *cx, osh_tok_charsmap **out, const char
                                  const char *what);
 /* Frees the map. Accepts NULL. */
 void osh_tok_charsmap_free(osh_ctx *cx, osh_tok_charsmap *m);
-/* Appends the mapped text of s to out. */
+/* Maps the text s and appends the result to `out`. */
 osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_tok_text *out,
                                   const char *s, size_t n);
 #endif

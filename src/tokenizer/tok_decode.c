@@ -461,7 +461,7 @@ static bool byte_token(const osh_tok_text *t, char *byte)
     return true;
 }
 
-/* Appends the complete characters of `partial` and `text` to out. If `all` is true, the text ends
+/* Appends to `out` the complete characters of `partial` and `text`. If `all` is true, the text ends
  * here, so incomplete characters are appended too. */
 static osh_status bytes_emit(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, bool all)
 {

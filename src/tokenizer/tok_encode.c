@@ -170,11 +170,11 @@ done:
  *   bytes -> raw -> | added tokens, normalizers | -> norm
  *                -> | added tokens, pre-tokenizers, model | -> ids
  *
- * raw and norm are buffers of text. When a buffer has PART_BYTES bytes, its stage runs on the text
- * whose result no later text can change. For raw this text ends between two characters at which the
- * input of every normalizer may be cut. For norm this text ends at a cut that a pre-tokenizer
- * certainly makes, or at a position that no merge crosses. If there is no such position, the buffer
- * collects more text. */
+ * raw and norm are buffers of text. When a buffer has PART_BYTES bytes, its stage runs on the first
+ * part of the text, whose result no later text can change. In raw, this part ends between two
+ * characters, at a position at which the input of every normalizer may be cut. In norm, this part
+ * ends at a cut that a pre-tokenizer certainly makes, or at a position that no merge crosses. If
+ * there is no such position, the buffer collects more text. */
 
 void osh_tokenizer_begin(osh_tokenizer *t)
 {

@@ -83,7 +83,7 @@ size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 /* Decodes like osh_utf8_decode, but never returns 0. An invalid sequence counts as one U+FFFD, as
  * in osh_tok_utf8_clean. */
 size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
-size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
+size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns the size: 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
 bool osh_cp_is_space(uint32_t cp);   // true for characters with the property White_Space
 /* True for characters of \w in Rust's regex: Alphabetic, M, Nd, Pc, Join_Control. */
@@ -135,7 +135,7 @@ typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
     OSH_CUT_STARTER, // a cut before a character that begins a canonical form
-    OSH_CUT_COMPAT,  // a cut before one that begins a canonical and a compatibility form
+    OSH_CUT_COMPAT,  // a cut before a character that begins a canonical and a compatibility form
     OSH_CUT_CALM     // a cut between letters that no normalizer changes (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
@@ -288,8 +288,8 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
                               const osh_tok_model *m, const osh_tok_steps *normalizers,
                               const char *what);
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
-/* Cuts the text of w at the added tokens; `normalized` says which of them: those for normalized or
- * for original text. */
+/* Cuts the text of w at the added tokens. If `normalized` is true, only the added tokens for
+ * normalized text are used, else only those for raw text. */
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
                                osh_tok_work *w);
 typedef struct osh_tok_added_token {

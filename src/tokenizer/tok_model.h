@@ -13,7 +13,7 @@ typedef struct osh_tok_model_type {
     bool (*find)(const void *state, const char *token, size_t n, int32_t *id);
     size_t (*size)(const void *state); // returns the number of tokens in the vocabulary
     int32_t (*max_id)(const void *state);
-    /* Works like osh_tok_model_parts. NULL: osh_tok_model_parts always returns false. */
+    /* osh_tok_model_parts calls this function. NULL: osh_tok_model_parts always returns false. */
     bool (*parts)(const void *state, uint32_t x, uint32_t y);
 } osh_tok_model_type;
 extern const osh_tok_model_type osh_tok_bpe, osh_tok_unigram, osh_tok_wordpiece, osh_tok_wordlevel;

@@ -187,8 +187,9 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
                     r->what, r->s, prop);
 }
 
-/* Fails on an escape that PCRE2 has and Oniguruma does not, or that the two libraries read in
- * different ways: a quote, a name, a reference, a byte of a character. */
+/* Fails on an escape that PCRE2 knows and Oniguruma does not, such as \Q or \N{...}. Also fails on
+ * an escape that the two libraries read in different ways, such as a reference to a group or the
+ * code of a single byte. */
 static osh_status rewriter_check_escape(const rewriter *r)
 {
     static const char octal[] = "01234567";

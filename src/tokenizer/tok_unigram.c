@@ -120,7 +120,8 @@ done:
     return rc;
 }
 
-/* Appends the ids of a run of unknown characters, which may include a token with the unknown id. */
+/* Appends the ids of a run of unknown characters (n bytes). The run may also contain tokens that
+ * have the unknown id. */
 static osh_status unigram_add_unknown(osh_ctx *cx, const unigram *u, osh_ids *ids, const char *s,
                                       size_t n)
 {

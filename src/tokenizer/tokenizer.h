@@ -2,9 +2,10 @@
  * library does.
  *
  * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json.
- * The key add_bos_token of that file is ignored, as in transformers 5 if there is a tokenizer.json.
- * The truncation, the padding and the decoder of tokenizer.json are ignored. An unknown component
- * is an error that names it. A tokenizer contains caches: only one thread may use it at a time. */
+ * The key add_bos_token of tokenizer_config.json is ignored; transformers 5 also ignores it if
+ * there is a tokenizer.json. The truncation, the padding and the decoder of tokenizer.json are
+ * ignored. An unknown component is an error that names it. A tokenizer contains caches: only one
+ * thread may use it at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
@@ -34,7 +35,7 @@ osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, con
  * may omit end. The tokenizer stores only the text whose ids still depend on later text, and at
  * most one more part. */
 void osh_tokenizer_begin(osh_tokenizer *t);
-/* Appends the ids of the next n bytes that are known already. */
+/* Adds the n bytes of `text`. Appends the ids that no later bytes can change. */
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 /* Appends the ids of the rest of the text. */
