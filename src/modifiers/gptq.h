@@ -15,9 +15,9 @@ typedef struct osh_gptq { // arguments of GPTQModifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    /* A value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
-     * refine, n_refine and tune. The table of fields does not describe them. */
-    int64_t actorder;
+    /* The table of fields does not describe the members below. The function `key` of the modifier
+     * reads their values. */
+    int64_t actorder;     // a value of osh_actorder_arg
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
     int n_refine;
@@ -183,13 +183,13 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` is NULL
- * if the job runs on the CPU. For a job on a device, sets *arena to the bytes of scratch in the
- * arena of the device. */
+/* Returns the number of bytes of scratch in host memory that scale_search and refine need for one
+ * job. `arena` is NULL if the job runs on the CPU. For a job on a device, sets *arena to the number
+ * of bytes of scratch in the arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes
- * of plain GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the
- * additional bytes in the arena of the device. */
+/* Returns the number of bytes in host memory that scale_search and refine add to a factor of plain
+ * GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the number of
+ * bytes that they add in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif
