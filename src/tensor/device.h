@@ -257,7 +257,7 @@ typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
 /* osh_tensor_put copies n_bytes from host memory into the data of a tensor. osh_tensor_get copies
- * n_bytes of the data to host memory. `offset`: first byte of the tensor's data. */
+ * n_bytes of the data to host memory. `offset`: position of these n_bytes in the data. */
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,
