@@ -36,7 +36,7 @@ typedef struct osh_verify {
      * way. */
     int64_t item; // number of the current check
     bool here;    // true if this rank keeps the findings of the current check
-    double *load; // own [ranks]: bytes that the checks of each rank have read so far
+    double *load; // own [ranks]: number of bytes that the checks of each rank have read so far
     /* n_sums: number of checksums that agree.
      * n_compared: number of tensors that equal those of the source.
      * n_modules: number of modules that were checked. */
