@@ -78,8 +78,8 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
  * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must not
- * be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
+/* Sets `damped` [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must
+ * not be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
  * would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
@@ -87,9 +87,9 @@ bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I]: for each column, the increase of GPTQ's loss per squared rounding error. On entry
- * `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored, `cost` does
- * not change. */
+/* Sets `cost` [I] to the increase of GPTQ's loss per squared rounding error of each column. On
+ * entry `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored,
+ * `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 /* Returns the number of bytes of scratch of osh_gptq_costs. */

@@ -63,7 +63,7 @@ typedef struct osh_solver {
 enum {
     OSH_FREE_ZEROS = 4,  // weights that were 0 after pruning may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds
-    OSH_FREE_TARGET = 2, // codes may approximate another weight than that of the source
+    OSH_FREE_TARGET = 2, // codes may approximate a weight that is not equal to the source
     OSH_FREE_SIGNS = 8   // scales may be negative where osh_q_may_be_signed() is true
 };
 typedef struct osh_quantizer {
@@ -192,8 +192,8 @@ typedef struct osh_transform {
 /* A modifier that changes the model before its modules are matched. osh_rotate_of (rotate.h) or
  * osh_reap_of (experts.h) returns its arguments. */
 typedef struct osh_rewriter {
-    /* True: must be the first modifier of a recipe, because it changes the modules that the others
-     * see. */
+    /* True: must be the first modifier of a recipe, because it changes the modules that the other
+     * modifiers see. */
     bool first;
     /* True: cannot be combined with a transform or with another such rewriter, because both would
      * change weights that are no targets. */
