@@ -31,7 +31,7 @@ struct osh_early {
      * next: number of tensors that the thread has taken from the queue.
      * most: largest possible number of tensors in the queue. */
     int64_t n, next, most;
-    int64_t waiting; // bytes of the tensors in the queue that the thread has not taken yet
+    int64_t waiting; // number of bytes of the queued tensors that the thread has not taken yet
     /* Own [n_out]: true if the tensor was read again and equals the bytes that were written. */
     bool *agrees;
     bool made, stop;
