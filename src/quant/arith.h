@@ -106,7 +106,7 @@ typedef struct osh_act_sample {
 /* Observes one sample x [tokens, heads * head_dim]. `o` [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* Does the first of the two steps of osh_act_observe. Sets range [2, heads] to the smallest value
+/* Does the first of the two steps of osh_act_observe. Sets `range` [2, heads] to the smallest value
  * of each head, followed by the largest value of each head. If the observer uses a histogram, also
  * counts all values. The second step is to call osh_act_observer_feed for each head. The caller
  * must pass the samples in order. */
