@@ -191,8 +191,8 @@ done:
     return rc;
 }
 
-/* Copies the pruned weight w, rounded to its stored dtype, to x->out and x->w_out, in pieces.
- * `room`: scratch for one piece, with `floats` floats. */
+/* Rounds the pruned weight w to its stored dtype, and copies it to x->out and x->w_out, piece by
+ * piece. `room`: scratch for one piece, with `floats` floats. */
 static osh_status prune_take_result(osh_ctx *cx, osh_device *d, const osh_prune_there *x,
                                     const float *w, void *room, int64_t floats)
 {

@@ -17,8 +17,8 @@ enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
 enum { SPLIT_REST = 128 };
 
 /* Returns the number of rows of a panel. It depends only on the width I of the input, so all
- * products of an input have the same shapes. For I >= 256 it is at most I / 4: larger panels would
- * leave more rows of the last panel of a weight unused. */
+ * products of an input have the same shapes. For I >= 256 it is at most I / 4, because with larger
+ * panels the last panel of a weight would have more unused rows. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
