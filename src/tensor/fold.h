@@ -24,8 +24,9 @@ typedef struct osh_fold_rule { // how factors are folded into one weight
 /* Folds the factors into elements [first, first + n) of a weight. `data`: element number
  * `first`. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* For elements [first, first + n) of a weight: raises most[c] to the largest magnitude in column c,
- * if that is larger. `data`: element number `first`. width: number of elements of a row. */
+/* For elements [first, first + n) of a weight: sets most[c] to the largest magnitude in column c if
+ * this magnitude is larger than most[c]. `data`: element number `first`. width: number of elements
+ * of a row. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif
