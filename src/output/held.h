@@ -29,8 +29,8 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
 /* Frees h and its slots. Accepts NULL. */
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
-/* True if the Linear can be rounded, because its global scale is known. Always true if h is
- * NULL. */
+/* True if the global scale of the Linear is known, so that the Linear can be rounded. Always true
+ * if h is NULL. */
 bool osh_held_knows(const osh_held *h, int linear);
 /* Gets the next band to search for its largest magnitude. Returns false if no band can be searched
  * now.
