@@ -24,7 +24,7 @@ typedef enum {
 } osh_rotation_kind;
 typedef struct osh_rotation {
     osh_rotation_kind kind;
-    int64_t n, factor; // n: number of rows, and of columns, of M; factor: number of rows of F
+    int64_t n, factor; // M is [n, n]; F is [factor, factor]
     /* Own [K, K]: F if its elements are 1 and -1. NULL: F is Hartley's matrix, or K is 1. */
     int8_t *had;
     double *cas; // Own [K]: cos(a) + sin(a) with a = 2 pi i / K. NULL: F is in `had`, or K is 1.
