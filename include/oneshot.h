@@ -70,18 +70,18 @@ typedef struct oneshot_options {
     void (*on_progress)(void *user, const oneshot_progress *p); /* may be NULL */
     void (*on_text)(void *user, const char *text, size_t n);    /* gets results; may be NULL */
     void *user;       /* first argument of on_log, on_progress and on_text */
-    /* Not 0: the library may set options of malloc for the whole process. The process then uses no
-     * more memory than the argument host_memory, counted in pages. 0: the library does not change
-     * malloc, and the process may use a little more memory than host_memory. */
+    /* Not 0: the library may set options of malloc for the whole process. The memory of the
+     * process, counted in pages, then stays within the argument host_memory. 0: the library does
+     * not change malloc, and the process may use a little more memory than host_memory. */
     int owns_process;
     /* Returns the value of an environment variable, like getenv. With this callback, models and
      * data sets may be names such as "org/name", which are looked up in the cache of the Hugging
      * Face Hub. If it is NULL, models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
-    /* Directory of files that the caller removes after the job, such as a recipe. NULL: there is no
-     * such directory. The first line of a log file is the command of the job. That line shows the
-     * files of the directory without a path, because after the job only their copies remain, such
-     * as OUT/recipe.yaml. */
+    /* Directory whose files the caller removes after the job, such as a recipe. NULL: there is no
+     * such directory. The first line of a log file is the command of the job. In that line the
+     * files of this directory have no path, because only copies of them, such as OUT/recipe.yaml,
+     * remain after the job. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \

@@ -55,8 +55,8 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* Sets the learning rate to that of the key lr_adjust if rounding to nearest is too inaccurate: if
- * the mean squared error of the Linear's output exceeds m->adjust[0]. */
+/* If the mean squared error of the Linear's output after rounding to nearest exceeds m->adjust[0],
+ * sets the learning rate to m->adjust[1] (key lr_adjust). */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;
@@ -78,9 +78,9 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
                 a->curve[k]);
 }
 
-/* Sets j->losses. With target 'original' a loss is relative to the loss of the unrounded weight, so
- * it may be negative. With this target j->nearest and j->objective become -1 (unknown), and the
- * totals in the report do not include the job. */
+/* Sets j->losses. With target 'original' the loss of the unrounded weight is subtracted from each
+ * loss, so a loss may be negative. With this target j->nearest and j->objective become -1
+ * (unknown), and the totals in the report do not include the job. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =

@@ -42,7 +42,7 @@ static osh_status awq_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
         OSH_TRY(osh_mappings_read(cx, &q->mappings, &q->n, v, what));
     } else if (!strcmp(key, "duo_scaling")) {
         OSH_TRY(duo_read(cx, q, v, what));
-    // this key names the device for the stored inputs of LLM Compressor; this program stores none
+    // this key names the device on which LLM Compressor stores inputs; this program stores none
     } else if (!strcmp(key, "offload_device")) {
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,

@@ -9,10 +9,10 @@
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
- * grid. If one Linear reads X (o_proj, down_proj), the loss of LLM Compressor equals the loss
+ * grid. If only one Linear reads X (o_proj, down_proj), the loss of LLM Compressor equals the loss
  * above. For q, k and v, LLM Compressor uses the loss of the output of attention. For gate and up,
- * it uses the loss of the output of the MLP. This file adds the losses of the Linears' outputs in
- * both cases.
+ * it uses the loss of the output of the MLP. For these Linears, this file adds the losses of their
+ * outputs instead.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -83,9 +83,9 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Computes for each column the sum over n rows of |W| / M, and adds it to `sums` [I]. M is the
- * largest |W| among the weights that share a scale. `rows` [n, I] are rows of W in F32. Each
- * operation is rounded as in torch. */
+/* For each column: adds the sum of |W| / M over n rows to `sums` [I]. M is the largest |W| among
+ * the weights that share a scale. `rows` [n, I] are rows of W in F32. Each operation is rounded as
+ * in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -232,7 +232,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    // converting to the dtype of the weight and back rounds dw to this dtype
+    // rounds dw to the dtype of the weight
     osh_from_f32(stored, b->dtype, r->dw, n);
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
@@ -241,8 +241,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T), computed as the sum over all elements of the elementwise product of dW and
- * dW L. L is the lower triangle of H, with the elements below the diagonal doubled. */
+/* Returns tr(dW H dW^T). Computes it as the sum over r and c of dW[r, c] (dW L)[r, c]. L is the
+ * lower triangle of H, with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};

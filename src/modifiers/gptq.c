@@ -68,8 +68,8 @@ done:
 
 /* Merges the actorder of the modifier with the actorder of each scheme, like resolve_actorder of
  * base.py. A value of the modifier replaces the value of the scheme. A null in the modifier is an
- * error if the scheme has a value. "static" and "weight" have the same effect; the scheme stores
- * the word that the modifier uses. */
+ * error if the scheme has a value. "static" and "weight" have the same effect, but stay different
+ * values, because config.json shows the value of the recipe. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -117,8 +117,7 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns which scale of a row belongs to column `column` of the weight, as an index into the
- * scales of the row. */
+/* Returns the index of the scale for column `column` of the weight, counted in a row of scales. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);

@@ -15,9 +15,9 @@ typedef struct osh_gptq { // arguments of GPTQModifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    /* A value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
-     * refine, n_refine and tune. The table of fields does not describe them. */
-    int64_t actorder;
+    /* The table of fields does not describe the members below. The function `key` of the modifier
+     * reads their values. */
+    int64_t actorder;     // a value of osh_actorder_arg
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
     int n_refine;
@@ -78,8 +78,8 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
  * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
-/* Sets damped [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must not
- * be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
+/* Sets `damped` [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must
+ * not be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
  * would be 0. */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
@@ -87,9 +87,9 @@ bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I]: for each column, the increase of GPTQ's loss per squared rounding error. On entry
- * `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored, `cost` does
- * not change. */
+/* Sets `cost` [I] to the increase of GPTQ's loss per squared rounding error of each column. On
+ * entry `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored,
+ * `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 /* Returns the number of bytes of scratch of osh_gptq_costs. */
@@ -183,13 +183,13 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
-/* Returns the host bytes of scratch that scale_search and refine need for one job. `arena` is NULL
- * if the job runs on the CPU. For a job on a device, sets *arena to the bytes of scratch in the
- * arena of the device. */
+/* Returns the number of bytes of scratch in host memory that scale_search and refine need for one
+ * job. `arena` is NULL if the job runs on the CPU. For a job on a device, sets *arena to the number
+ * of bytes of scratch in the arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes
- * of plain GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the
- * additional bytes in the arena of the device. */
+/* Returns the number of bytes in host memory that scale_search and refine add to a factor of plain
+ * GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the number of
+ * bytes that they add in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

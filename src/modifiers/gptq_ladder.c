@@ -152,7 +152,8 @@ osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_l
                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    /* A copy that is not freed, because its strings belong to m->args. */
+    /* A copy of the arguments with other keys. It is not freed, because its strings belong to
+     * m->args. */
     gptq g = *(const gptq *)m->args;
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;

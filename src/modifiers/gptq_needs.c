@@ -51,8 +51,8 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the device bytes of all targets W + W S of a call. Sets *scratch to the device bytes of
- * scratch for the computation of the largest target. */
+/* Returns the number of device bytes of all targets W + W S of a call. Sets *scratch to the number
+ * of device bytes of scratch for the computation of the largest target. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
 {
@@ -126,9 +126,9 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     return peak + copy;
 }
 
-/* Returns the host bytes that the solve of one weight needs, without the bytes of its results. If
- * `device` is true, all jobs of a call need these bytes at the same time, so the caller must add
- * them up. */
+/* Returns the number of host bytes that the solve of one weight needs, without the bytes of its
+ * results. If `device` is true, all jobs of a call need their bytes at the same time, so the caller
+ * must add up the numbers of all jobs. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
@@ -144,8 +144,8 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     return run;
 }
 
-/* Returns the host bytes for the computation of a job's scales, which happens before memory for its
- * codes is allocated. */
+/* Returns the number of host bytes that the computation of a job's scales needs. Scales are
+ * computed before memory for the job's codes is allocated. */
 static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
 {
     return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
@@ -158,9 +158,9 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of those results
- * of earlier calls which are still in memory. If the results of this call also stay in memory, adds
- * the bytes of the results to *kept. */
+/* Returns the number of host bytes of a call on a device (compress_together). *kept: number of
+ * bytes of those results of earlier calls which are still in memory. If the results of this call
+ * also stay in memory, adds their number of bytes to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -199,9 +199,9 @@ static size_t apart_run(const gptq *g, const osh_linear_job *j)
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Returns the host bytes if each job is solved on one thread. At most at_once adjacent jobs are in
- * memory at the same time, so the result is the maximum over all sequences of at_once adjacent
- * jobs. `kept`: bytes that are in use during all jobs. */
+/* Returns the number of host bytes of a solve in which each job runs on one thread. At most at_once
+ * adjacent jobs are in memory at the same time, so the result is the maximum over all sequences of
+ * at_once adjacent jobs. `kept`: number of bytes that are in use during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -264,8 +264,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     return peak;
 }
 
-/* Returns the host bytes of osh_gptq_gathered for n groups. They are in use until all groups are
- * solved. */
+/* Returns the number of host bytes of osh_gptq_gathered for n groups. These bytes are in use until
+ * all groups are solved. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);

@@ -17,9 +17,9 @@ enum { // statistics of a value X, as bits that can be combined
     OSH_STAT_CACHE = 16,
     /* Sum over all tokens of the largest X^2 of the token, for a survey (survey.h). */
     OSH_STAT_PEAKS = 64,
-    /* Replaces HESSIAN and SHIFT for learning by block: the inputs of a block of the model (such as
-     * a decoder layer) are stored, and also the outputs of the block in the original model
-     * (schedule/blocks.h). */
+    /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The inputs of
+     * its block of the model (such as a decoder layer) are then stored, and also the outputs of the
+     * block in the original model (schedule/blocks.h). */
     OSH_STAT_BLOCK = 32
 };
 
@@ -137,9 +137,9 @@ bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 /* Returns the number of bytes of scratch of osh_job_finish. */
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
-/* Returns the grid of the job's codes, and how the job's format stores scales. Dequantized weights
- * are rounded to the member `dtype` of the result. It is the dtype of the scales, or F32 if the
- * scales are FP8. j->params must be set. */
+/* Returns the grid of the job's codes, and how the job's format stores scales. The member `dtype`
+ * of the result is the dtype to which dequantized weights are rounded: the dtype of the scales, or
+ * F32 if the scales are FP8. j->params must be set. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 /* Returns the number of bytes of the codes: one per code, or packed words (quant/format.h) if
  * `packed` is true. */
@@ -147,8 +147,8 @@ size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 /* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);
 size_t osh_job_scales_bytes(const osh_linear_job *j); // returns the number of bytes of j->params
-/* Returns the number of bytes of scratch of osh_q_weight_params for the job, without those of
- * osh_job_search_bytes. */
+/* Returns the number of bytes of scratch of osh_q_weight_params for the job, without the bytes that
+ * osh_job_search_bytes counts. */
 size_t osh_job_params_bytes(const osh_linear_job *j);
 /* Returns the statistics that the observers of s need, as OSH_STAT_* bits. */
 unsigned osh_scheme_wants(const osh_q_scheme *s);

@@ -25,13 +25,13 @@ typedef struct osh_solver {
      * function may overwrite h. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                            osh_tensor *h, int64_t n_samples);
-    /* Returns an upper bound of the host bytes (gross) that `compress` needs. They include the
-     * results in `jobs`, but not w and h. This function reads only the scheme, and the shape and
-     * dtype of w, from each job.
+    /* Returns an upper bound of the number of host bytes (gross) that `compress` needs. They
+     * include the results in `jobs`, but not w and h. Of each job, this function reads only the
+     * scheme, and the shape and dtype of w.
      * device: NULL if h is in host memory. On entry *device is the number of free bytes in the
      * arena of the device that has h. On return it is the number of bytes of the arena that
-     * `compress` uses. If the free bytes are not enough, it is the smallest number with which
-     * `compress` works. */
+     * `compress` uses. If there are too few free bytes, it is the smallest number of bytes with
+     * which `compress` works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
     /* The next three functions solve several groups of jobs in one call on a device. NULL: the
@@ -39,8 +39,8 @@ typedef struct osh_solver {
      * gathers: returns true if a group may be solved together with other groups.
      * compress_groups: solves groups of equal shape in one call, and gives the same bytes as
      * `compress`. The results of all groups are in memory at the same time.
-     * needs_groups: returns the host bytes of a call of n groups that have the shapes of `like`.
-     * *device has the same meaning as for `needs`. */
+     * needs_groups: returns the number of host bytes of a call for n groups. All groups have the
+     * shapes of the group `like`. *device has the same meaning as for `needs`. */
     bool (*gathers)(const osh_modifier *m, const osh_linear_job *jobs, int n);
     osh_status (*compress_groups)(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                   int n, int64_t n_samples);
@@ -63,7 +63,7 @@ typedef struct osh_solver {
 enum {
     OSH_FREE_ZEROS = 4,  // weights that were 0 after pruning may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds
-    OSH_FREE_TARGET = 2, // codes may approximate another weight than that of the source
+    OSH_FREE_TARGET = 2, // codes may approximate a weight that is not equal to the source
     OSH_FREE_SIGNS = 8   // scales may be negative where osh_q_may_be_signed() is true
 };
 typedef struct osh_quantizer {
@@ -192,8 +192,8 @@ typedef struct osh_transform {
 /* A modifier that changes the model before its modules are matched. osh_rotate_of (rotate.h) or
  * osh_reap_of (experts.h) returns its arguments. */
 typedef struct osh_rewriter {
-    /* True: must be the first modifier of a recipe, because it changes the modules that the others
-     * see. */
+    /* True: must be the first modifier of a recipe, because it changes the modules that the other
+     * modifiers see. */
     bool first;
     /* True: cannot be combined with a transform or with another such rewriter, because both would
      * change weights that are no targets. */

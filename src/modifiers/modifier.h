@@ -1,9 +1,9 @@
 /* modifier.h - declares the modifiers of a recipe. None of them changes the forward pass. A
  * quantizer or a pruner declares which statistics of a Linear's input it needs. It converts weights
  * to codes when the statistics are complete. A transform computes a factor for each channel of a
- * layer's output. Before quantization, the weights of the layer are divided by the factors. The
- * weights of the Linears that read the output are multiplied by them. A new modifier needs a file
- * src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
+ * layer's output. Before quantization, the weights of the layer are divided by the factors, and the
+ * weights of the Linears that read the output are multiplied by the factors. A new modifier needs a
+ * file src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
  * modifiers.def. */
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
@@ -131,7 +131,8 @@ static inline osh_asks osh_modifier_asks(const osh_modifier *m)
 const osh_modifier_type *osh_modifier_find(const char *name);
 /* Returns the type of the quantizer that rounds to nearest. */
 const osh_modifier_type *osh_modifier_nearest(void);
-/* Return the number of types, and type i in the order of modifiers.def. */
+/* osh_modifier_count returns the number of types. osh_modifier_at returns type i in the order of
+ * modifiers.def. */
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);
 

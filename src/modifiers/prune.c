@@ -32,8 +32,8 @@ typedef struct prune {
     /* Own [n]: value of the key sparsity; one number, or one for each target module. */
     double *sparsity;
     size_t n;
-    /* N (of) and M (each) of mask_structure "N:M": N of each M consecutive columns become 0. M = 0:
-     * any columns can become 0. */
+    /* The key mask_structure has the value "N:M": N of each M consecutive columns become 0. `of` is
+     * N, and `each` is M. If M is 0, any columns can become 0. */
     int64_t of, each;
     osh_strs targets; // own: value of the key `targets`; prune_resolve moves it to the scheme
     bool aimed;       // true if the recipe has the key `targets`
@@ -370,7 +370,7 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
                     j->name, (double)zeros / (double)n, j->sparsity);
 }
 
-/* Returns the arguments of osh_prune_solve for a job, without w, u and loss. */
+/* Returns the arguments of osh_prune_solve for a job. The members w, u and loss are NULL. */
 static osh_prune_solve_args sparse_args(const prune *p, const osh_linear_job *j)
 {
     return (osh_prune_solve_args){.O = j->w->shape[0], .I = j->w->shape[1],

@@ -1,7 +1,7 @@
-/* recipe_quant.c - reads the keys config_groups, scheme, targets, ignore and the observers of a
- * recipe into schemes. The rules are those of llmcompressor's mixin.py. scheme and config_groups
- * exclude each other. The default observer is memoryless_minmax for weights, minmax for static
- * activations, none for dynamic activations. */
+/* recipe_quant.c - reads the quantization keys of a recipe into schemes: config_groups, scheme,
+ * targets, ignore, and the keys that name observers. The rules are those of llmcompressor's
+ * mixin.py. The keys scheme and config_groups exclude each other. The default observer is
+ * memoryless_minmax for weights, minmax for static activations, none for dynamic activations. */
 #include "modifiers/recipe_quant.h"
 
 #include <ctype.h>

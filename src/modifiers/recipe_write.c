@@ -37,7 +37,7 @@ done:
     return rc;
 }
 
-/* Writes a key, for which the caller writes a map as the value on the next lines. */
+/* Writes a key without its value, which is a map. The caller writes the map on the next lines. */
 static osh_status put_name(osh_ctx *cx, osh_buf *b, int indent, const char *name)
 {
     osh_status rc = OSH_OK;

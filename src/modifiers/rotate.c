@@ -70,7 +70,8 @@ done:
     return rc;
 }
 
-/* Reads a key that SpinQuantModifier and QuIPModifier have. Fails if its value is not supported. */
+/* Reads a key that SpinQuantModifier and QuIPModifier both have. Fails if its value is not
+ * supported. */
 static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v,
                              bool *known, const char *what)
 {
@@ -140,7 +141,7 @@ static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // the value of the key replaces the default values
+    osh_strs_deinit(cx, to); // targets or ignore in the recipe replaces the default list
     return osh_recipe_strs(cx, to, v, key, what);
 }
 

@@ -15,13 +15,13 @@
  * estimated loss.
  *
  * Candidates that are named schemes may also round inputs. The loss of rounding an input is the sum
- * over all columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean
- * square of the gradient of the loss at column j (care_in). If care_in is unknown, this loss is the
- * sum over rows and columns of W^2 v_j. In the formula for v_j, s is the distance between
- * neighbouring codes, t the largest code, and g the number of columns that share a scale of the
- * inputs. A is the sum over all tokens of the largest squared input in the group of column j:
+ * of v_j g_j over all columns j. v_j is the variance of the rounding error. g_j is the mean square
+ * of the gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum of
+ * W^2 v_j over all rows and columns. In the formula for v_j, s is the distance between neighbouring
+ * codes, t is the largest code, and n is the number of columns that share a scale of the inputs. A
+ * is the sum over all tokens of the largest squared input in the group of column j:
  *
- *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
+ *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(n) mean_j H_jj)
  *
  * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated as
  * the larger of two values: one for one outlier channel, and one for a normal distribution. r is
@@ -252,8 +252,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             as.scheme = &s;
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
-            // adds only the bytes of scales and zero points, because `look` already includes the
-            // codes
+            // `look` includes the codes, so only the bytes of scales and zero points are added
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I);
             if (run > peak) peak = run;
         }

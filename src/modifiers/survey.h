@@ -7,9 +7,9 @@
 
 /* Turns the quantizer m into a survey. Its arguments and schemes do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
-/* Sets *out to the scheme s with candidate number k. Candidates that are numbers of bits come
- * first, in ascending order, then named schemes. The strings of *out are views of s. Returns false
- * if k is too large. */
+/* Sets *out to the scheme s, changed to candidate number k. Candidates that are numbers of bits
+ * come first, in ascending order, then named schemes. The strings of *out are views of s. Returns
+ * false if k is too large. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
 /* True if the candidates do not all round inputs in the same way. */
 bool osh_survey_of_inputs(const osh_modifier *m);

@@ -31,8 +31,8 @@ struct check {
     /* next: index in `order` of the tensor with which the next chunk begins.
      * taken: number of bytes of this tensor that are in earlier chunks. */
     int64_t next, taken;
-    /* Makes the threads add their chunks to the checksums in the order of the files. Each chunk has
-     * one ticket. */
+    /* Makes the threads add their chunks to the checksums in the order of the files. The ticket of
+     * a chunk is its number in this order. */
     osh_turns turns;
     osh_status rc; // status of the first failed chunk, in the order of the chunks in the files
     const reader *failed; // reader of the first failed chunk; NULL: no chunk failed

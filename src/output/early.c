@@ -27,11 +27,11 @@ struct osh_early {
     pthread_cond_t more;
     /* Own [most]: indices of output tensors, in the order in which they were written. */
     int64_t *queue;
-    /* n: number of tensors in the queue so far.
+    /* n: number of tensors that were added to the queue so far.
      * next: number of tensors that the thread has taken from the queue.
      * most: largest possible number of tensors in the queue. */
     int64_t n, next, most;
-    int64_t waiting; // bytes of the tensors in the queue that the thread has not taken yet
+    int64_t waiting; // number of bytes of the queued tensors that the thread has not taken yet
     /* Own [n_out]: true if the tensor was read again and equals the bytes that were written. */
     bool *agrees;
     bool made, stop;
@@ -100,7 +100,7 @@ void osh_early_add(osh_early *y, int64_t out)
 {
     if (!y || !osh_early_takes(&y->e->plan->budget, out)) return;
     pthread_mutex_lock(&y->lock);
-    assert(y->n < y->most); // each tensor is added once
+    assert(y->n < y->most); // there is room, because each tensor is added only once
     y->queue[y->n++] = out, y->waiting += early_bytes(y, out);
     pthread_cond_signal(&y->more);
     pthread_mutex_unlock(&y->lock);

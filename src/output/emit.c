@@ -280,7 +280,8 @@ done:
     return rc;
 }
 
-/* Allocates memory for the output tensors of a Linear. This rank gets the tensors from rank 0. */
+/* Allocates memory for the output tensors of a Linear. Rank 0 then sends the tensors to this
+ * rank. */
 static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
                                osh_tensor **raw)
 {

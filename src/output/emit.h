@@ -52,7 +52,7 @@ void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the p
 /* True if this process continues an earlier run. */
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of processes that continued this run
-bool osh_emitter_holds_work(const osh_emitter *e); // true if the journal has a result
+bool osh_emitter_holds_work(const osh_emitter *e); // true if the journal has finished work
 
 /* The next functions give jobs to the emitter's thread, which packs, writes and records them in
  * order while the caller continues. Only one thread at a time may call these functions. After the

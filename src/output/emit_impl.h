@@ -59,8 +59,8 @@ enum {
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    /* A tensor or Linear whose bytes are already written but not recorded. index -1: it is a
-     * copy. */
+    /* A tensor or Linear whose bytes are already written but not recorded. If `index` is -1, it is
+     * a copied tensor. */
     OSH_EMIT_WRITTEN,
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH,
@@ -255,8 +255,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results);
 
 
-/* records.c: appends a record to the journal. A rank other than 0 has no journal, and appends it to
- * the records that it will send to rank 0. */
+/* records.c: appends a record to the journal. On a rank other than 0, which has no journal, appends
+ * the record to those that the rank will send to rank 0. */
 osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
 /* replay.c: applies the records of e->journal to the emitter and the results. For records after the
  * last barrier, checks the bytes on the disk. Writes void records for tensors whose bytes were

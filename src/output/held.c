@@ -1,6 +1,6 @@
 /* held.c - counts the bands that are not yet searched for the largest magnitude, separately for
- * each group of Linears that share a global scale. Keeps bands that wait for rounding in slots,
- * which are buffers of one band each. */
+ * each group of Linears that share a global scale. Bands that wait to be rounded stay in slots. A
+ * slot is a buffer for one band. */
 #include "output/held.h"
 
 #include "base/file.h"
@@ -31,7 +31,7 @@ struct osh_held {
     int *which; // own [n]
     int n, next;
     int64_t n_here;    // number of bands left to search in Linears that this stream also rounds
-    int64_t taken; // number of rows of the current Linear whose search has begun or ended
+    int64_t taken; // number of rows of the current Linear that were taken for the search
     held_slot *slots;       // own
     /* n_slots: number of all slots.
      * n_free: number of free slots.

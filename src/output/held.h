@@ -21,16 +21,16 @@ typedef struct osh_held_band {
     int slot; // index of the slot in which the band stays after the search; -1: it does not stay
 } osh_held_band;
 
-/* Prepares the search. ids [n]: output tensors in the order in which they are rounded; tensors of
- * copies are ignored. The largest magnitudes are stored in g, which must outlive *out. *out becomes
- * NULL if nothing must be searched. */
+/* Prepares the search. ids [n]: output tensors in the order in which they are written; copied
+ * tensors are ignored. The largest magnitudes are stored in g, which must outlive *out. *out
+ * becomes NULL if nothing must be searched. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
-/* Frees the copies and h. Accepts NULL. */
+/* Frees h and its slots. Accepts NULL. */
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
-/* True if the Linear can be rounded, because its global scale is known. Always true if h is
- * NULL. */
+/* True if the global scale of the Linear is known, so that the Linear can be rounded. Always true
+ * if h is NULL. */
 bool osh_held_knows(const osh_held *h, int linear);
 /* Gets the next band to search for its largest magnitude. Returns false if no band can be searched
  * now.

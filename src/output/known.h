@@ -23,7 +23,8 @@ osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_manifest *p,
                             const osh_journal *was);
 /* Lists the files of a run that writes no output tensors (a survey). */
 osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
-/* Lists the files that the manifest of the finished output in `dir` names. */
+/* Lists the files of the finished output in `dir`: those that its manifest names, and those that
+ * this program always makes. */
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
 /* Fails with `code` if `dir` has a file that is not in the list. The message has the path of the
  * first such file. */

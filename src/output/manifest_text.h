@@ -20,6 +20,7 @@ osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const o
  * checksum of this text, and *said to the value of the member. *has becomes true if the manifest
  * ends with this member, in the form that osh_manifest_write writes. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
-/* Appends an item for each output tensor to `list`, the list "tensors" of the plan's JSON. */
+/* Appends an item for each output tensor to `list`, which is the list "tensors" in the plan's
+ * JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_manifest *p);
 #endif

@@ -18,8 +18,8 @@ typedef struct replay {
     bool *lost;
 } replay;
 
-/* Sets *ok to true if output tensors [first, first + n) have the recorded checksums on the disk.
- * Only reads the tensors if r->verify is true. */
+/* Sets *ok to true if output tensors [first, first + n) have the recorded checksums on the disk. If
+ * r->verify is false, sets *ok to true without reading the tensors. */
 static osh_status replay_still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
 {
     osh_status rc = OSH_OK;
@@ -93,9 +93,9 @@ done:
     return rc;
 }
 
-/* Applies the record which says that output tensor i, a copy, is written. `sum` and `source` are
- * the recorded checksums of the tensor and of its source; stores them. Checks if the bytes of the
- * tensor are on the disk. */
+/* Applies the record which says that output tensor i, a copy, is written. Stores the recorded
+ * checksums: `sum` of the tensor, and `source` of its source tensor. Then checks if the bytes of
+ * the tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;

@@ -17,8 +17,8 @@
  * needs a second descriptor for each shard, and a process may have only 1024 descriptors. */
 enum { DIRECT_SHARDS = 256 };
 
-/* Removes the files that this program made from the partial directory, and removes its scratch
- * directory. */
+/* Removes from the partial directory all files that this program made, except the journal, which is
+ * emptied. Also removes the scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

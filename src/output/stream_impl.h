@@ -44,7 +44,9 @@ struct osh_stream {
      * stays_most: largest allowed value of `stays`. */
     int64_t stays, stays_most;
     int64_t largest;    // number of bytes that the largest Linear keeps in memory
-    osh_turns turns; // Makes the workers add bands to checksums in order. Each band has one ticket.
+    /* Makes the workers add bands to checksums in order. The ticket of a band is its number in this
+     * order. */
+    osh_turns turns;
     bool last_one;         // true if this is the last stream of the run
     int computing, n_computing, n_running;
     osh_status rc;         // status of the first failed band, in the order of the bands

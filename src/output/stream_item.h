@@ -29,8 +29,8 @@ typedef struct osh_item { // a tensor whose bands are being written
     uint8_t tail[OSH_BLOCK_BYTES];
 } osh_item;
 
-/* Makes an item for tensor `id` of the output (index in the plan's list out), with no band written
- * yet. The caller frees *out with osh_item_free. */
+/* Makes the item of output tensor number `id`, of which no band is written yet. The caller frees
+ * *out with osh_item_free. */
 osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64_t id);
 void osh_item_free(osh_ctx *cx, osh_item *it);
 /* Completes a tensor whose bands are all written: writes the other tensors of a Linear, and records

@@ -21,7 +21,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: errors of the tuned weights, as a part of the record
+    osh_buf errors; // own: the part of the record that lists the errors of the tuned weights
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }

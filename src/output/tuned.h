@@ -21,7 +21,7 @@ typedef struct osh_tuned {
 } osh_tuned;
 const osh_tuned *osh_emit_tuned(const osh_emitter *e); // view
 
-/* Reads the output tensors of a Linear to raw [n_out of the Linear]. The caller owns the tensors,
+/* Reads the output tensors of a Linear to `raw` [n_out of the Linear]. The caller owns the tensors,
  * also after a failure. */
 osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor **raw);
 

@@ -25,8 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns the arguments of `a` for a range search in which each head of a sample is one row of a
- * weight. All heads end the search in the same step. */
+/* Returns a copy of `a` for a search of ranges that treats each head of a sample as one row of a
+ * weight. If the search ends early, it ends for all heads at the same step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -224,8 +224,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* Number of bytes of the array `range` of osh_act_observe. The array `losses` of
-     * osh_act_observe_again has as many. */
+    /* Number of bytes of the array `range` of osh_act_observe, and also of the array `losses` of
+     * osh_act_observe_again. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)

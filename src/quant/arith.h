@@ -106,7 +106,7 @@ typedef struct osh_act_sample {
 /* Observes one sample x [tokens, heads * head_dim]. `o` [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* Does the first of the two steps of osh_act_observe. Sets range [2, heads] to the smallest value
+/* Does the first of the two steps of osh_act_observe. Sets `range` [2, heads] to the smallest value
  * of each head, followed by the largest value of each head. If the observer uses a histogram, also
  * counts all values. The second step is to call osh_act_observer_feed for each head. The caller
  * must pass the samples in order. */
@@ -126,7 +126,7 @@ void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh
                       osh_dtype dt);
 /* Frees the sums and the histogram of the observer. */
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
-/* Returns the host bytes of the observer of one head. */
+/* Returns the number of host bytes of the observer of one head. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
 /* Returns the number of bytes of scratch that osh_act_observe or osh_act_observe_again allocates
  * for one sample. */

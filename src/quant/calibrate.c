@@ -34,9 +34,9 @@ static double piece_loss(const float *x, const double *counts, int64_t n, const 
     return loss;
 }
 
-/* Returns the loss of the range [lo, hi]: the sum over all bins of count |c - dq(c)|^power. c is
- * the middle of the bin, and dq quantizes and dequantizes it. Scale and zero point are computed in
- * F32. */
+/* Returns the loss of the range [lo, hi]: the sum over all bins of |c - dq(c)|^power times the
+ * count of the bin. c is the middle of the bin, and dq quantizes and dequantizes it. Scale and zero
+ * point are computed in F32. */
 static double histogram_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
                              int power)
 {

@@ -12,7 +12,7 @@
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 /* The next two functions set [*lo, *hi] to the candidate range of the observer with the smallest
  * loss. If several ranges have this loss, the first is chosen. osh_calibrate_least computes the
- * losses from the histogram. osh_calibrate_least_of gets them as losses [candidates]. */
+ * losses from the histogram. For osh_calibrate_least_of the caller gives `losses` [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);

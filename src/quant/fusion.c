@@ -13,8 +13,8 @@ static const osh_q_fusion fusions[] = {
     {"kv_proj", MERGED, "encoder_attn", 2, 2, {"k_proj", "v_proj"}},
     {NULL, NULL, "encoder_attn", 1, 1, {"q_proj"}},
     {"qkv", QKV, "attn", 3, 3, {"q", "k", "v"}},
-    /* q_proj and k_proj are enough, because models whose keys are also the values have no
-     * v_proj. */
+    /* The checkpoint need only have q_proj and k_proj: models whose keys are also the values have
+     * no v_proj. */
     {"qkv_proj", QKV, NULL, 2, 3, {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", MERGED, NULL, 2, 2, {"gate_proj", "up_proj"}},
     {"fused_qkv_a_proj", MERGED, NULL, 2, 2, {"q_a_proj", "kv_a_proj_with_mqa"}},

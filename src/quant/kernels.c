@@ -120,8 +120,8 @@ static void ranges_c(float *min, float *max, const void *x, osh_dtype dt, int64_
     }
 }
 
-/* Returns the E2M1 code nearest to y, ties to the even index. A negative y that is rounded to 0 has
- * the code of -0. The code of -0 itself is that of +0. */
+/* Returns the E2M1 code nearest to y, ties to the even index. If y < 0 is rounded to 0, the result
+ * is the code of -0. But if y is -0 itself, the result is the code of +0. */
 static uint8_t fp4_of_f32(float y)
 {
     float a = y < 0 ? -y : y;
@@ -222,7 +222,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // nothing is computed here, so the caller in arith.c computes all parameters
+    return 0; // converts no ranges, so the caller in arith.c converts all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {

@@ -114,8 +114,8 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
             q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
     __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
-    /* The instruction packs works inside 128-bit lanes. So the groups of four codes (32 bits) are
-     * in the order 0 2 4 6 1 3 5 7. */
+    /* The pack instructions work inside 128-bit lanes. So the groups of four codes (32 bits) are in
+     * the order 0 2 4 6 1 3 5 7. */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }

@@ -241,7 +241,7 @@ AVX512 static void decode_avx512(void *y, osh_dtype dt, const uint8_t *codes, in
 INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
 {
     size_t size = dt == OSH_F32 ? 4 : 2;
-    __m512d err = _mm512_setzero_pd(), ref = err; // 8 partial sums each
+    __m512d err = _mm512_setzero_pd(), ref = err; // each contains 8 partial sums
     for (int64_t i = 0; i < n; i += 16) {
         __mmask16 m = rest_of(n - i);
         __m512 x = load16(a + (size_t)i * size, dt, m), y = load16(b + (size_t)i * size, dt, m);

@@ -31,7 +31,7 @@ static void rows_spread(char *to, const struct osh_padding *p, int64_t n)
     }
 }
 
-/* Reads rows [first, first + n) of the tensor before zeros are added. */
+/* Reads rows [first, first + n) of the tensor without the added zeros. */
 static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, int64_t first,
                             int64_t n)
 {

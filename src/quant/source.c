@@ -70,9 +70,9 @@ osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_conf
                            c->quantization_path);
 }
 
-/* True if row k of sources.def may read modules of the checkpoint. If the quant_method of the
- * checkpoint has config groups, only the row of this method is used. If not, all rows without
- * config groups are used. */
+/* True if row k of sources.def may read modules of the checkpoint. If the row for the quant_method
+ * of the checkpoint has config groups, only this row is used. If not, all rows without config
+ * groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;

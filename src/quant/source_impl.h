@@ -32,8 +32,8 @@ typedef struct osh_source_type {
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. Sets *n: the first *n bytes of the tensor's
      * name are the name of the module. The function must return true for every kind of tensor that
-     * only quantized modules have, so that a module of which only some tensors are stored is found
-     * and reported as an error. */
+     * only quantized modules have. Then a module is also found if some of its tensors are missing,
+     * and the missing tensors are reported as an error. */
     bool (*claims)(const osh_source *s, const osh_entry *e, size_t *n);
     // Finds and checks the stored tensors of module q, for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
@@ -61,7 +61,7 @@ struct osh_source_module {
      * rows of all experts. */
     int64_t O, I;
     int64_t experts; // Number of experts if the dense tensor has 3 dimensions; 0: it is a matrix.
-    bool bare;                   // name of the dense tensor; true: `name`; false: `name`.weight
+    bool bare;                   // true: the dense tensor is `name`; false: it is `name`.weight
     osh_dtype dtype;             // dtype of the dense weight
     /* The stored tensors that the module should have. */
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS];
@@ -136,10 +136,10 @@ size_t osh_source_rows_bytes(const osh_source_module *q);
 /* How rows are decoded in pieces, with one allocation of memory (source_module.c). */
 typedef struct osh_source_pieces {
     int64_t rows; // largest number of rows of a piece
-    size_t bytes; // bytes of the allocation, which the arrays in `room` share
+    size_t bytes; // number of bytes of the allocation that contains the arrays in `room`
     void *room;   // view: scratch, an argument of `open` and `piece`
-    /* Sets the arrays in `room` to parts of `block`, the allocation. Reads what the decoding of
-     * every piece needs. */
+    /* Sets the arrays in `room` to parts of `block`, the allocation. Also reads the data that are
+     * needed for all pieces, such as tables. */
     osh_status (*open)(osh_ctx *cx, void *room, const osh_source_module *q, char *block);
     /* Decodes rows [first, first + n), at most one piece, to `to`. */
     osh_status (*piece)(osh_ctx *cx, char *to, void *room, const osh_source_module *q,

@@ -49,8 +49,8 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Rows [first, first + rows) of the weight are decoded from some rows of each stored tensor. Sets
- * *at and *n to the first row, and the number of rows, of the tensor q->leaves[leaf]. */
+/* Finds the rows of the tensor q->leaves[leaf] from which rows [first, first + rows) of the weight
+ * are decoded. Sets *at to the first of them, and *n to their number. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
 {
@@ -202,8 +202,8 @@ done:
 
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
-    // sum: bytes of all allocations. longest: largest number of bytes that one read of a stored
-    // tensor needs.
+    // sum: number of bytes of all allocations. longest: largest number of bytes that one read of a
+    // stored tensor needs.
     size_t sum = 0, longest = 0;
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);

@@ -41,7 +41,7 @@ typedef struct osh_q_transforms {
     size_t n;
 } osh_q_transforms;
 
-/* Returns the name in transform_config, such as "weight_input". */
+/* Returns the name of a place in transform_config, such as "weight_input". */
 const char *osh_q_place_name(osh_q_place at);
 /* True if one of the transforms multiplies activations while the model runs. */
 bool osh_q_transforms_act(const osh_q_transforms *t);

@@ -110,8 +110,9 @@ typedef struct osh_block_rule {
      * False: the block keeps the learned codes. */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
-    /* rate: learning rate of a block whose mean squared error of rounding to nearest exceeds
-     * `above`; 0: none. All other blocks use the learning rate of the method. */
+    /* rate: learning rate of a block in which the mean squared error of rounding to nearest exceeds
+     * `above`. All other blocks use the learning rate of the method. If `rate` is 0, all blocks use
+     * it. */
     double above, rate;
     /* Probability that an element of the block's input comes from the quantized model. All other
      * elements come from the original model. */

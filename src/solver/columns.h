@@ -1,5 +1,5 @@
-/* columns.h - declares the table of the functions of GPTQ, with a row for the host and a row for
- * each kind of device, and sizes of the scratch on a device. */
+/* columns.h - declares the functions of GPTQ as a table, with a row for the host and a row for each
+ * kind of device. Also declares the sizes of the scratch on a device. */
 #ifndef OSH_COLUMNS_H
 #define OSH_COLUMNS_H
 #ifdef __cplusplus

@@ -110,7 +110,7 @@ void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
 /* Solves (A + e I) x = b and overwrites b [n] with x, where I is the identity matrix and e is 1e-9
  * times the mean of A's diagonal. Reads and overwrites only the lower triangle of A [n, n].
- * Consecutive elements of A, and of b, are `step` doubles apart. Returns false if A is not positive
+ * Neighbouring elements are `step` doubles apart, in A and in b. Returns false if A is not positive
  * definite. */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {

@@ -75,7 +75,7 @@ OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
  * powers of two. */
 OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
 OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
-/* Returns the scale that a group gets if its computed scale is 0. It is the eps of the dtype in
+/* Returns the scale that a group gets if its computed scale is 0. It is the eps of dt, as in
  * compressed-tensors. */
 OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {

@@ -85,7 +85,7 @@ size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t 
 size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
 /* osh_gptq_permute copies the lower triangle of H [I, I] to the upper triangle. Then it permutes
- * rows and columns by perm, in place; NULL: no permutation.
+ * rows and columns by perm, in place. If perm is NULL, it permutes nothing.
  * osh_gptq_restore repairs H after the op gptq_factor fails, because gptq_factor overwrites the
  * lower triangle and the diagonal. It copies the upper triangle to the lower triangle, and diag [I]
  * to the diagonal. */

@@ -45,9 +45,9 @@ static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, c
     return a->keep && zero[row * a->I + i] ? 0 : w * w / (d * d);
 }
 
-/* Decides which weights of columns [i1, i1 + cols) become 0. Sets the elements of out [O, I] in
- * these columns: true for a weight that becomes 0. `zero` [O, I]: true for weights that were 0
- * before pruning. */
+/* Decides which weights of columns [i1, i1 + cols) become 0. In these columns sets `out` [O, I] to
+ * true for weights that become 0, and to false for all others. `zero` [O, I]: true for weights that
+ * were 0 before pruning. */
 static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
                                const bool *zero, int64_t i1, int64_t cols)
 {
@@ -72,8 +72,8 @@ done:
 }
 
 /* Decides which weights in columns [i, i + m) of one row become 0. These are the n weights with the
- * lowest costs, and the weights that were 0 before pruning if a->keep is true. Sets the elements of
- * `out` in these columns: true for a weight that becomes 0. */
+ * lowest costs, and the weights that were 0 before pruning if a->keep is true. In these columns
+ * sets `out` to true for weights that become 0, and to false for all others. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)
 {

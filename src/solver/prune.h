@@ -36,8 +36,8 @@ size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
 /* ---- SparseGPT on a device ---- */
 typedef struct osh_prune_there { // arguments of osh_gptq_column.prune (columns.h)
-    /* Sizes, sparsity or pattern, `u` in device memory and `loss` in host memory. The member w is
-     * not read. */
+    /* The arguments of the solve. `u` is in device memory, and `loss` in host memory. The member w
+     * is not read. */
     const osh_prune_solve_args *a;
     const osh_tensor *w; // the weight to prune, [O, I], in its stored dtype, in device memory
     osh_tensor *w_out;   // output: the pruned weight in device memory, may be w; NULL: not written

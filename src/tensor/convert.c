@@ -112,8 +112,8 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Returns the number of bytes before the first vector that contains a NaN or Inf. An element with
- * all bits of `mask` is NaN or Inf. width: number of bytes of an element. */
+/* Returns the number of bytes before the first vector that contains a NaN or Inf. An element is NaN
+ * or Inf if all bits of `mask` are set in it. width: number of bytes of an element. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);

@@ -73,10 +73,10 @@ typedef struct osh_device_pinned {
     void (*unlock)(osh_ctx *cx, osh_device *d, void *p);
 } osh_device_pinned;
 
-/* Functions that read files into the memory of a device. The bytes are the same if the device reads
- * the file and if the host reads it. The device reads whole blocks of the file into a buffer of the
- * arena, called the stage, and then copies the bytes to their destination. The host reads the bytes
- * into page-locked memory, and then copies them to the device. */
+/* Functions that read files into the memory of a device. The device and the host read the same
+ * bytes. The device reads whole blocks of the file into a buffer of the arena, called the stage,
+ * and then copies the bytes to their destination. The host reads the bytes into page-locked memory,
+ * and then copies them to the device. */
 typedef struct osh_device_file osh_device_file;
 struct osh_file;
 typedef struct osh_device_files {
@@ -257,7 +257,7 @@ typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
 /* osh_tensor_put copies n_bytes from host memory into the data of a tensor. osh_tensor_get copies
- * n_bytes of the data to host memory. `offset`: first byte of the tensor's data. */
+ * n_bytes of the data to host memory. `offset`: position of these n_bytes in the data. */
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,

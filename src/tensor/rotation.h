@@ -8,8 +8,8 @@
  *                   random-hadamard: a Hadamard matrix of order K by Paley's constructions; K is
  *                   the smallest possible of 4 m, 8 m, ..., where m is the odd part of n
  *                   random-matrix: Hartley's, F[b][c] = cos(a) + sin(a), a = 2 pi b c / K, K = m
- *   sign            random kinds: -1 in row i if the top bit of number i of stream n of the RNG
- *                   (base/rng.h) is set
+ *   sign            random kinds: -1 in row i if the top bit of a random number is set: of number i
+ *                   in stream n of the RNG (base/rng.h)
  *
  * For n = 576 = 2^6 * 9 random-hadamard has K = 36 = 2 (17 + 1), random-matrix has K = 9, and
  * hadamard does not exist. The product of one row and M needs n (k + K) additions. */
@@ -24,7 +24,7 @@ typedef enum {
 } osh_rotation_kind;
 typedef struct osh_rotation {
     osh_rotation_kind kind;
-    int64_t n, factor; // n: number of rows, and of columns, of M; factor: number of rows of F
+    int64_t n, factor; // M is [n, n]; F is [factor, factor]
     /* Own [K, K]: F if its elements are 1 and -1. NULL: F is Hartley's matrix, or K is 1. */
     int8_t *had;
     double *cas; // Own [K]: cos(a) + sin(a) with a = 2 pi i / K. NULL: F is in `had`, or K is 1.

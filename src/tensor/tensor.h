@@ -55,13 +55,13 @@ osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *d
 /* Return the number of elements of the tensor, and the number of bytes of its data. */
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
-/* Returns the host bytes (gross) of a tensor whose data have n_bytes. */
+/* Returns the number of host bytes (gross) of a tensor whose data have n_bytes. */
 static inline size_t osh_tensor_gross(size_t n_bytes)
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
-/* Sets *n_bytes to the bytes of a tensor. Fails if a dimension is negative or the size is too
- * large. */
+/* Sets *n_bytes to the number of bytes of the data of a tensor. Fails if a dimension is negative or
+ * the size is too large. */
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
                            const int64_t *shape);
 /* Sets *numel to the number of elements. Returns false if a dimension is negative or the number

@@ -11,7 +11,7 @@
 typedef struct osh_finding {
     char *where, *found, *wanted; // own
     int64_t item;                 // number of the check that found the problem
-    size_t nth;                   // order of the finding among those of its check
+    size_t nth;                   // position of the finding among the findings of this check
 } osh_finding;
 
 typedef struct osh_verify {
@@ -36,7 +36,7 @@ typedef struct osh_verify {
      * way. */
     int64_t item; // number of the current check
     bool here;    // true if this rank keeps the findings of the current check
-    double *load; // own [ranks]: bytes that the checks of each rank have read so far
+    double *load; // own [ranks]: number of bytes that the checks of each rank have read so far
     /* n_sums: number of checksums that agree.
      * n_compared: number of tensors that equal those of the source.
      * n_modules: number of modules that were checked. */
@@ -55,8 +55,8 @@ osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const ch
 
 
 /* verify_share.c: divides the checks among ranks.
- * osh_verify_next begins the next check, which the rank that has read the fewest bytes so far must
- * do. Returns true if the calling process is this rank. `bytes`: number of bytes that the check
+ * osh_verify_next begins the next check. The rank that has read the fewest bytes so far must do the
+ * check. Returns true if the calling process is this rank. `bytes`: number of bytes that the check
  * reads.
  * osh_verify_alone begins checks that every rank does, because later checks need their results.
  * Only rank 0 keeps their findings. */

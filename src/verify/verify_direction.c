@@ -39,8 +39,8 @@
 #define LEAST 0.6     // smallest accepted slope
 #define ROW_SLOPE 0.4 // largest slope of a wrong row, with 4 bits or more
 #define SIGNS 0.6     // smallest accepted share of equal signs
-/* Smallest accepted share above the sparsity DENSE_ENOUGH. There the few kept weights compensate
- * many others, and in small weights they often change their sign. */
+/* Smallest accepted share of equal signs if the sparsity exceeds DENSE_ENOUGH. Then few weights are
+ * kept, which compensate many others, and in small weights they often change their sign. */
 #define SIGNS_OF_FEW 0.55
 #define DENSE_ENOUGH 0.8
 #define RARE 1e4

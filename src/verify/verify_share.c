@@ -27,8 +27,8 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Appends the sizes of those files of the output that every rank reads, to compare them between
- * ranks. */
+/* Appends the sizes of those files of the output that every rank reads. The ranks compare these
+ * sizes. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};

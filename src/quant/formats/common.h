@@ -4,8 +4,8 @@
 #define OSH_QUANT_FORMATS_COMMON_H
 #include "quant/format.h"
 
-/* Appends a tensor to the list out [*n], which must have room. `leaf` is the last part of its name.
- *  */
+/* Appends a tensor to the list `out` [*n], which must have room for it. `leaf`: last part of the
+ * tensor's name. */
 void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype,
                     const osh_q_shape *shape);
 /* osh_format_add_input lists input_scale [1] and input_zero_point [1] of static activations, after

@@ -42,9 +42,9 @@ done:
     return rc;
 }
 
-/* Packs 8 codes of 4 bits into 4 bytes. The first step joins pairs of codes, the second step groups
- * of four codes, the third step all eight codes. The bytes are in little-endian order, as in the
- * file. */
+/* Packs 8 codes of 4 bits into 4 bytes. The first step joins single codes to pairs, the second step
+ * joins pairs to groups of four, and the third step joins all eight codes. The bytes are in
+ * little-endian order, as in the file. */
 static void nibbles_put(uint8_t *to, const uint8_t *codes)
 {
     uint64_t x;

@@ -89,7 +89,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    // a code of 8 bits is one byte of the stream, so it is only made unsigned
+    // a code of 8 bits is one byte of the stream, so only 2^7 is added (by flipping the sign bit)
     for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) {
         memcpy(&v, codes + i, 8);
         v ^= sign;

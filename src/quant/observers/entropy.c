@@ -17,7 +17,7 @@
 typedef struct spread {
     const osh_histogram *h;
     int64_t i, levels;
-    double below, above; // number of values below, and above, the range
+    double below, above; // numbers of values below and above the range
     double zeros, total; // zeros: number of empty bins of p; total: sum of p
 } spread;
 

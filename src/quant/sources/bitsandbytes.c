@@ -214,8 +214,8 @@ static osh_status bnb_find(osh_ctx *cx, osh_source_module *q)
     bnb_module *m = bnb_of(q);
     OSH_TRY(osh_source_find_leaf(cx, &w, q, ".", "weight"));
     m->four = w && w->e->dtype == OSH_U8;
-    /* Only weights of 4 bits have tensors with the tails in bnb_tails, except for the last tail,
-     * .SCB, which belongs to weights of 8 bits. */
+    /* In bnb_tails, the last tail (.SCB) belongs to tensors of weights of 8 bits. All other tails
+     * belong only to tensors of weights of 4 bits. */
     for (int i = 0; !m->four && i < N_TAILS - 1; i++) {
         OSH_TRY(osh_source_find_leaf(cx, &t, q, "", bnb_tails[i]));
         m->four = t != NULL;

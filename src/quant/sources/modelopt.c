@@ -114,8 +114,8 @@ static osh_status modelopt_decode(osh_ctx *cx, float *row, const osh_source_modu
     return OSH_OK;
 }
 
-/* Returns the number of bytes of one decoded row in F32 and of the codes and scales of ROWS rows,
- * all together. */
+/* Returns the number of bytes of one decoded row in F32, plus the number of bytes of the codes and
+ * scales of ROWS rows. */
 static size_t modelopt_room(const osh_source_module *q)
 {
     return (size_t)q->I * sizeof(float) + (size_t)(ROWS * (q->I / 2 + q->I / GROUP));

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Value of AdaRound's v that makes both h and the gradient of v 0, so that no step changes v. */
+/* With this value of AdaRound's v, h is 0 and the gradient of v is 0, so no step changes v. */
 enum { DOWN = -40 };
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)

@@ -90,7 +90,7 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 /* Initializes the learned numbers of row r. The caller has set m->w and m->s0. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
-/* Returns the numbers of step t, from 0. */
+/* Returns the osh_ada_row_step of step number t. The first step is 0. */
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
 /* For AdaQuant: changes the weights of row r by one step, and its scales if they are learned. */
 void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
@@ -100,7 +100,7 @@ void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row
 /* Replaces the scales of n rows by signed scales. Does nothing if rule.signed_scales is false or if
  * there are zero points. */
 void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
-/* True if AutoRound learns scales, starting from those for rounding to nearest. */
+/* True if AutoRound learns scales. They begin with the scales of rounding to nearest. */
 static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;

@@ -22,8 +22,8 @@ typedef struct refine_job {
      * all tiles. */
     bool all;
     int from, to;              // the current call of osh_parallel_for does steps [`from`, `to`)
-    /* Own, [n_steps + 2, tiles]: loss of each tile before the first step and after each step, and
-     * in the last row the loss that the tile would have if all w^ were 0. */
+    /* Own, [n_steps + 2, tiles]: loss of each tile before the first step and after each step. The
+     * last row contains the loss of each tile if all w^ were 0. */
     double *loss;
     /* A and b of each tile for the fit of the shared scales, [tiles, groups (groups + 1)]. NULL if
      * `all` is false. */

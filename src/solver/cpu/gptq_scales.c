@@ -21,8 +21,8 @@ typedef struct scales_job {
     /* Loss of each group with each candidate scale, [tiles, across, candidates]; NULL if `all` is
      * false. */
     double *sums;         // own
-    /* Only if `all` is true. Pass 0 finds the ranges of the groups. Pass 1 computes the losses of
-     * candidate scales. */
+    /* Number of the current pass, only used if `all` is true. Pass 0 finds the ranges of the
+     * groups. Pass 1 computes the losses of candidate scales. */
     int pass;
 } scales_job;
 

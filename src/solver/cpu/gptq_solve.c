@@ -91,7 +91,8 @@ static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *w
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Sets me->zeros, for the columns of one block, to 1 for weights that are 0 in a->w, else to 0. */
+/* For the columns of one block: sets the elements of me->zeros to 1 for weights that are 0 in a->w,
+ * and to 0 for all others. */
 static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
                              int64_t i1, int64_t cols)
 {

@@ -366,7 +366,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* Rounds s >= 0 to a scale that the rule can store. The bits are those of osh_scale_of. */
+/* Rounds s >= 0 to a scale that the rule can store. osh_scale_of gives the same bits. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();

@@ -8,7 +8,8 @@
 
 /* STEP: the number of rows of a panel is a multiple of STEP.
  * ROWS: largest number of rows of a panel in the column loop.
- * STRIP: number of columns, called a strip, to which errors are added at the same time. */
+ * STRIP: number of columns of a strip. Errors are added to all columns of a strip at the same
+ * time. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
@@ -49,7 +50,7 @@ void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int6
 /* Transposes `from` [m, n]: column j of `from` becomes row `at`[j] of `to`, or row j if `at` is
  * NULL. */
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
-/* Sets `to` [n] to the codes of the n values q of the grid. n is a multiple of 8. */
+/* Sets `to` [n] to the codes of q [n], which are values of the grid. n is a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
 typedef struct osh_panel_turned { // the codes of a panel
     const int8_t *p; // one byte per code, [columns, rows]

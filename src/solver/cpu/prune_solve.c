@@ -25,7 +25,8 @@ typedef struct prune_job {
     float *panels; // own
     /* Own [tiles]: number of weights of the current block that were 0 before pruning. */
     int64_t *zeros;
-    /* i1, cols: first column, and number of columns, of the current block.
+    /* i1: first column of the current block.
+     * cols: number of columns of the current block.
      * room: number of floats of one panel, [cols, TILE_ROWS]. */
     int64_t i1, cols, room;
     float most;    // weights of the current block become 0 if their cost is at most this

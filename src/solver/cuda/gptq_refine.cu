@@ -302,8 +302,8 @@ static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int6
     return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
 }
 
-/* Copies those parts of some rows of H [I, I] which are in the diagonal blocks of H. There is one
- * diagonal block per group. `to` begins with the part of the first of the rows. */
+/* Copies some rows of the diagonal blocks of H [I, I]. There is one diagonal block per group. `to`
+ * begins with row r.first. */
 static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
 {
     int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;

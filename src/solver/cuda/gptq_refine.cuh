@@ -74,8 +74,8 @@ osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
 /* Writes A and b of the normal equations for the scales of groups [g0, g0 + n) to t->fit, for each
- * row. If `band` > 1, groups of `band` consecutive rows share scales. The first row of each group
- * then gets the sums over the rows of the group. Overwrites t->d and t->next. */
+ * row. If `band` > 1, each `band` consecutive rows share scales. The first of these rows then gets
+ * the sums over all of them. Overwrites t->d and t->next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);

@@ -9,7 +9,7 @@
 #include <math.h>
 
 enum { ROWS = 64 };           // number of threads of a thread block; each thread has one row
-/* TURN: number of rows, and of columns, that TURN x STEP threads transpose together. */
+/* TURN x STEP threads together transpose TURN rows of TURN columns. */
 enum { TURN = 32, STEP = 8 };
 
 typedef osh_gptq_panel panel;

@@ -53,8 +53,8 @@ template <class S> static __global__ void prune_narrow(S *to, const float *w, in
         osh_cu_store(&to[i], w[i]);
 }
 
-/* Counts the costs whose known bits (the bits in pick->mask) equal pick->prefix. Makes one count
- * for each value of the next bits, which `shift` and `last` select. */
+/* Counts the costs whose known bits (the bits in pick->mask) equal pick->prefix. Counts them
+ * separately for each value of the next bits, which `shift` and `last` select. */
 static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
 {
     __shared__ uint32_t bins[OSH_PRUNE_BINS];
@@ -191,8 +191,8 @@ done:
     return rc;
 }
 
-/* Copies the pruned weight w, rounded to its stored dtype, to x->out and x->w_out, in pieces.
- * `room`: scratch for one piece, with `floats` floats. */
+/* Rounds the pruned weight w to its stored dtype, and copies it to x->out and x->w_out, piece by
+ * piece. `room`: scratch for one piece, with `floats` floats. */
 static osh_status prune_take_result(osh_ctx *cx, osh_device *d, const osh_prune_there *x,
                                     const float *w, void *room, int64_t floats)
 {

@@ -17,8 +17,8 @@ enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
 enum { SPLIT_REST = 128 };
 
 /* Returns the number of rows of a panel. It depends only on the width I of the input, so all
- * products of an input have the same shapes. For I >= 256 it is at most I / 4: larger panels would
- * leave more rows of the last panel of a weight unused. */
+ * products of an input have the same shapes. For I >= 256 it is at most I / 4, because with larger
+ * panels the last panel of a weight would have more unused rows. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
@@ -77,8 +77,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the number of panels of a tile if enough memory is free. The panels are divided evenly
- * among the tiles. */
+/* Returns the number of panels that a tile has if enough memory is free. The panels are divided
+ * evenly among the tiles. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
@@ -86,7 +86,8 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
     return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
 }
 
-/* Returns the number of panels of a tile whose arrays fit into `room` bytes, at least 1. */
+/* Returns the number of panels of a tile: at least 1, and not more than fit into `room` bytes with
+ * all arrays of the tile. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];

@@ -23,7 +23,8 @@ typedef struct osh_gptq_panel {
      * ~p, which is negative. */
     const int32_t *place;
     const float *u;            // [I, I]
-    /* row, n_rows: first row, and number of rows, of the panel.
+    /* row: first row of the panel.
+     * n_rows: number of rows of the panel.
      * row_block: number of rows that share a scale.
      * n_cols: number of scales of a row. */
     int64_t row, n_rows, row_block, n_cols;
@@ -51,8 +52,8 @@ enum { // indices of the arrays of a solve, which are parts of one allocation in
 };
 /* Returns the number of rows of a panel of weights [O, I]: a power of two from 64 to 1,024. */
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if a TF32 product is faster than an F32 product because enough columns follow the block
- * [first, first + n). Assumes a GPU whose TF32 products are at least three times as fast as its F32
+/* True if enough columns follow the block [first, first + n) to make a TF32 product faster than an
+ * F32 product. Assumes a GPU whose TF32 products are at least three times as fast as its F32
  * products (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
 /* Returns the distance between rows of the split U, in elements. */
@@ -60,7 +61,8 @@ int64_t osh_gptq_split_ld(int64_t rest);
 /* Sets at[i] to the offset of array i in one allocation of the arena, for tiles of n_panels panels.
  * Returns the size of the allocation. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-/* Returns the number of panels of a tile whose arrays fit into `room` bytes, at least 1. */
+/* Returns the number of panels of a tile: at least 1, and not more than fit into `room` bytes with
+ * all arrays of the tile. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
 /* ---- prune_solve.cu ---- */
