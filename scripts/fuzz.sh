@@ -22,8 +22,8 @@ fi
 nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
-# Several targets write a file for each input; this is fast in memory (/dev/shm).
-here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
+                                                       # input, which is fast in memory (/dev/shm)
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0
