@@ -30,7 +30,7 @@ for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
 "$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not say it"
 
 # If the command is repeated, it prints the numbers without measuring. --eval replaces the numbers
-# in both reports.
+# in the JSON and in the HTML report.
 touch -d 2000-01-01 out/oneshot-report.html
 run --dataset model/calibration.jsonl --output out >again
 grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "measured again: $(cat again)"

@@ -725,8 +725,8 @@ static void test_in_pieces(void **state)
     osh_ctx_free(cx);
 }
 
-/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width and shapes
- * of weights must be those of the case. */
+/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width of the
+ * output and the inferred shapes of the weights must be those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
