@@ -979,7 +979,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
                      (long long)c->n, (long long)c->out, osh_dtype_name(dt));
     }
     double e = nmse(&first.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
-    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has a smaller tolerance
+    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c tests a smaller tolerance
     if (!(e <= tol))
         fail_msg("%s [%lld, %lld] %s, weights %s, on the GPU: NMSE %g, want %g", c->op,
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,

@@ -289,8 +289,9 @@ static void check_like(void)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* If there is no algorithm for pedantic F32, the default is requested. If an algorithm does not
- * accept another batch size, the products run one by one, with the same bytes. */
+/* If cuBLASLt has no algorithm for F32 in the pedantic mode, the default mode is used. If an
+ * algorithm does not accept another batch size, the products run one by one, with the same
+ * bytes. */
 static void test_second_choices(void **)
 {
     gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};
