@@ -1,5 +1,5 @@
 /* launcher.c - bin/oneshot of the tarball. It starts the program with the loader and the C library
- * of the tarball, so that those of the system may be older. The launcher is linked statically, and
+ * of the tarball, so the system may have an older C library. The launcher is linked statically, and
  * needs only the kernel.
  *
  *   bin/oneshot                               this program

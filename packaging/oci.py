@@ -73,7 +73,7 @@ def image(root, args):
         }
     ).encode()
     version = args.tag.rsplit(":", 1)[1]
-    # docker save writes these annotations, too; podman reads the name of the image from them
+    # the annotations are those of "docker save"; podman reads the name of the image from them
     manifest_row = descriptor(
         "manifest.v1+json",
         manifest,

@@ -10,8 +10,8 @@ bare_wants() {
     done
 }
 
-# bare_rows SUITE - prints a line "URI RELEASE COMPONENT" for each apt source of this machine, with
-# the name of its own release replaced by SUITE
+# bare_rows SUITE - prints a line "URI RELEASE COMPONENT" for each apt source of this machine. SUITE
+# replaces the name of this machine's release.
 bare_rows() {
     local own
     own=$(. /etc/os-release; echo "$VERSION_CODENAME")

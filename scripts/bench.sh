@@ -11,14 +11,15 @@
 #   --seconds S          1: seconds to measure each peak
 #   --oneshot BINARY     build/release/oneshot
 #   --peer-python FILE   Python of an environment with llmcompressor
-#   --install-peer       makes that environment in OUT/peer (6 GB), with the newest version, or with
-#                        --peer-version X
+#   --install-peer       makes that environment in OUT/peer (6 GB)
+#   --peer-version X     version of llmcompressor for --install-peer (default: the newest)
 #   --llama-cpp DIR      llama.cpp, built into DIR/build. It makes an imatrix of the same samples as
 #                        text, and then Q4_K_M
 #   --llama-python FILE  Python with torch, transformers and sentencepiece, which converts the model
 #                        for llama.cpp (default: the Python of --peer-python)
-#   --text FILE          plain text, on which the perplexity of the outputs is measured: --windows N
-#                        (128) windows of --length tokens, without the first --first-window N (0)
+#   --text FILE          plain text, on which the perplexity of the outputs is measured
+#   --windows N          128: number of measured windows, each of --length tokens
+#   --first-window N     0: number of windows that are skipped before them
 # If the script is interrupted, it prints the results so far. The same command continues with the
 # files of OUT; a different command starts from the beginning. Needs GNU time and python3. Do not
 # use the machine during the run, because other work changes the times.

@@ -237,7 +237,7 @@ def factor(w, h):
         one.diagonal().add_(DAMP * torch.mean(torch.diag(one)))
         torch.linalg.cholesky_ex(one, check_errors=False, out=(one, info))
         if info.item():
-            # not expected: for random inputs, H is positive definite
+            # this never happens with random inputs, for which H is positive definite
             raise ValueError("H is not positive definite")
         torch.cholesky_inverse(one, out=one)
         torch.linalg.cholesky(one, upper=True, out=one)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # calibration.sh - measures the calibration of static activations, for docs/how-to/calibration.md,
-# on a model whose values are much larger than its weights. It measures each observer, and an
-# observer that reads values twice with each --calib-cache. The last row keeps the values of all
-# layers until the end. Two more rows are for the model in F32, because --calib-cache disk_f16 saves
-# space only for F32 values. Prints a table in Markdown.
+# on a model whose values are much larger than its weights. It measures each observer. An observer
+# that reads values twice has several rows: one for each of `ram`, `disk` and `recompute` as
+# --calib-cache, and one in which the values of all layers are kept until the end. Two more rows are
+# for the model in F32, because --calib-cache disk_f16 saves space only for F32 values. Prints a
+# table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       has tests/make_model and tests/watch_memory

@@ -24,8 +24,8 @@
 #                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
 #                        development packages needs, with xz, or with zstd if FILE ends with .tzst;
-#                        refuses more than --most bytes (25000000), because the file travels with
-#                        the tree, and some machines take 64 MiB
+#                        refuses more than --most bytes (25000000), because the file and the tree
+#                        are copied to the machine together, and some machines take 64 MiB
 #
 # The directory of --out gets summary.txt, STEP.log, and in work/ the files that steps share.
 set -uo pipefail

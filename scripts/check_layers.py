@@ -75,8 +75,8 @@ def names_of_rows():
         for row in re.findall(r"\.methods = {([^}]+)}", path.read_text()):
             methods |= set(re.findall(r'"([^"]+)"', row))
     words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS),
-             # The source "compressed-tensors" is not searched, because the format that the program
-             # writes has the same name.
+             # Other directories may use these three names, because they are also the format of
+             # outputs and methods of compression.
              ("quant", "a source", methods - {"compressed-tensors", "gptq", "awq"})]
     for _, what, names in words:
         if len(names) < 4:

@@ -7,8 +7,8 @@
 #        of ssh.
 # slurm  munged, slurmctld and slurmd run on loopback (apt-get install munge slurmctld slurmd
 #        slurm-client).
-# Each part compares a calibrated job, a job without data, an evaluation and a killed job with one
-# process.
+# Each part runs a calibrated job, a job without data, an evaluation and a killed job. The results
+# must be those of the same jobs with one process.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build/release
@@ -62,8 +62,8 @@ jobs_agree() {
     echo "$label: gptq, rtn and eval agree with one process"
 }
 
-# Prints the process of the rank with this number among the ranks of this script's job. A rank is
-# the child of its guard, which is also a process oneshot.
+# rank_process RANK: prints the process of this rank of the script's job. A rank is the child of its
+# guard, which is also a process oneshot.
 rank_process() {
     local pid parent rest
     for pid in $(pgrep -x oneshot); do

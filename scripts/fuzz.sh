@@ -23,8 +23,7 @@ nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
 here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
-                                                       # input; in memory, if possible, such files
-                                                       # are written fast
+                                                       # input, which is fast in memory (/dev/shm)
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

@@ -22,8 +22,8 @@ import sys
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "tests/kernels/budgets.txt"
 FATBIN, CUBIN, ZSTD = 0xBA55ED50, 2, b"\x28\xb5\x2f\xfd"
-# numbers by which .nv.info identifies the attributes of a kernel: most threads, frame size,
-# registers
+# Numbers of three attributes of a kernel in .nv.info: the largest number of threads, the size of a
+# frame, and the number of registers.
 MAX_THREADS, FRAME_SIZE, REGISTERS = 0x05, 0x11, 0x2F
 REGISTERS_OF_MULTIPROCESSOR, GRANULE = 65536, 256  # registers of a warp are a multiple of GRANULE
 Figures = collections.namedtuple("Figures", "threads registers stack shared blocks")

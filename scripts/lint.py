@@ -380,8 +380,8 @@ def check_kinds(here, code, wrong):
                              "src/modifiers and KIND_FILES of scripts/lint.py may use")
 
 
-# Outside src/ops, code reads the row of an op (osh_op_is, osh_node_is), and does not compare its
-# name. Only names that a user or a template gives are looked up.
+# Outside src/ops, code tests the traits of an op (osh_op_is, osh_node_is), not its name. Only names
+# that a user or a template gives are looked up.
 OP_NAME = re.compile(r'\bosh_op_find\(|\bstrcmp\([^;]*\bop->name')
 OP_NAME_FILES = {
     "src/graph/build.c",  # names of ops in templates

@@ -10,7 +10,7 @@
 # Prints a row for each number of threads. The first columns are: seconds on one processor,
 # simulated seconds, the speed-up, and the speed-up divided by the number of threads. The last two
 # are the seconds in which only the calling thread works, and the seconds of threads outside the
-# pool. Then prints the ten largest idle times of the workers for the last number.
+# pool. Then prints the ten largest idle times of the workers for the last number of threads.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 schedule= out= threads="1 2 4 8 16"

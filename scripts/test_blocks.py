@@ -114,8 +114,9 @@ def choose(tests, share):
         else:
             rate = lambda name: gain[name] / (left[name][0] + 0.05)
             best, last = max(left, key=rate), None
-            # A gain may be out of date and too large. So the gain of the best test is computed
-            # again, until the same test stays the best.
+            # The gain of a test is the number of blocks that the test would add. It may be too
+            # large, because it was computed before other tests were chosen. So the gain of the best
+            # test is computed again, until the same test stays the best.
             while best != last:
                 gain[best] = len(left[best][1] - reached)
                 best, last = max(left, key=rate), best

@@ -135,8 +135,8 @@ want 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model m --schem
 [ $n -ge 39 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
-# Python writes the value as NaN, which is not JSON. The program accepts NaN in config.json; no
-# command uses the key.
+# Python writes the value of initializer_range as NaN, which is not JSON. The program accepts NaN in
+# config.json. (No command uses this key.)
 edit 'c["initializer_range"] = float("nan")'
 "$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null 2>stderr
 if grep -i warning stderr; then echo "lm_head is the model's, tied as it is"; exit 1; fi

@@ -7,7 +7,7 @@ grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
-# the rows of kernels for pairs of BF16 numbers, which only amx and avx512_bf16 have
+# only amx and avx512_bf16 have kernels for pairs of BF16 numbers, and rows for these kernels
 if grep -Eq 'isa=(amx|avx512_bf16) ' text; then
     for what in 'q, o' 'k, v' 'gate, up, glu' down 'Hessian of 576' 'Hessian of 1536'; do
         grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }

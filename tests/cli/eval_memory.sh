@@ -34,6 +34,6 @@ least=$(sed -n 's/.*answers --sample: the smallest that would do is --host-memor
 # AddressSanitizer keeps memory that was freed after the scores, so the answers would need a larger
 # budget.
 [ -n "$SANITIZED" ] || "$ONESHOT" "${sampled[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: not enough for scores and answers"
-# With twice the text the outputs of the two models need most of the memory.
+# Doubles the text, so that the outputs of the model and of the reference take most of the memory.
 cp text.txt half.txt && cat half.txt >>text.txt
 check --model quantized --reference "$model"

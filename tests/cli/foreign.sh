@@ -18,7 +18,8 @@ state() { # prints inode, size and time of change of all files
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-# arguments: part of the message, arguments of one(); wants exit code 2 and no changed file
+# arguments: part of the message, arguments of one(); checks that the exit code is 2, and that no
+# file changes
 refused() {
     state >../before
     local code=0

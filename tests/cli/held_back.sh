@@ -1,8 +1,8 @@
-# held_back.sh - tests the measurement after a run. It measures the perplexity of source and output
-# on rows of the data that were not used for calibration: one row for each 128 samples. The numbers
-# equal those of `oneshot eval` on these rows. The measurement does not change the bytes of the
-# output. If no row is left, or the budget is too small, nothing is measured, and one line of the
-# output gives the reason.
+# held_back.sh - tests the measurement after a run: the perplexity of source and output on rows of
+# the data that were not used for calibration, one row for each 128 samples. The numbers equal those
+# of `oneshot eval` on these rows. The measurement does not change the bytes of the output. If no
+# row is left, or the budget is too small, nothing is measured, and the run prints one line with the
+# reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=96 heads=2 kv=1 layers=2 vocab=96 samples=140 tokens=12 >/dev/null
@@ -30,7 +30,7 @@ for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
 "$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not say it"
 
 # If the command is repeated, it prints the numbers without measuring. --eval replaces the numbers
-# in both reports.
+# in the JSON and in the HTML report.
 touch -d 2000-01-01 out/oneshot-report.html
 run --dataset model/calibration.jsonl --output out >again
 grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "measured again: $(cat again)"
@@ -56,7 +56,7 @@ run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 run --dataset model/calibration.jsonl --output out >said
 if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
 
-# arguments: reason, flags; checks that nothing is measured, and that one line gives the reason
+# arguments: reason, flags; checks that nothing is measured, and that the run prints the reason
 not() {
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"

@@ -43,7 +43,7 @@ refused() { # arguments: repository, part of the message
     [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
 }
 
-# Starts downloads with all faults at the same time.
+# Starts one download for each fault. All downloads run at the same time.
 good="ok paged busy flaky cut norange slow wrongonce expired token dead moved"
 bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk gone"
 for fault in $good $bad; do pull $fault; done

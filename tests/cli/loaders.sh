@@ -41,8 +41,8 @@ verify v
 
 # Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
 # head must be untied in the output; verify finds an output in which it is still tied. If both have
-# no codes, the head stays tied. One model has a template, one has none, and one has the key inside
-# text_config.
+# no codes, the head stays tied. One model has a template, one has none, and one has the key
+# tie_word_embeddings inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside

@@ -20,7 +20,7 @@ put("marked", head + "{% if m.role == 'assistant' %}{% generation %}" + body + "
 think = head + "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n' }}{% endif %}" + body
 put("think", think + tail)
 put("deep", think + tail.replace("assistant|>\\n", "assistant|>\\n<think>\\n"))
-# A text occurs only before the last question, as in Mistral's template.
+# This template adds a text before the last question only, as Mistral's template does.
 put("late", head.replace("{{ '<|' +", "{% if loop.revindex == 2 %}{{ 'Late: ' }}{% endif %}{{ '<|' +") + body + tail)
 put("loud", "{{ messages|length }}" + head + body.replace("m.content", "m.content|upper") + tail)
 texts = [json.loads(line)["text"] for line in open(sys.argv[1])]

@@ -13,7 +13,7 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
      --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
-# prints a number of the plan's JSON
+# arguments: file with the JSON of a plan, key; prints the number of this key
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; }
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
 run() { # arguments: flags; prints the checksum

@@ -72,7 +72,7 @@ refused 2 'the recipe leaves it dense: want it out of --only' --model packed --s
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
-# If --only is given twice with one value, the values after it must keep their effect.
+# If two of the --only flags have the same value, the flags after them must still have an effect.
 "$ONESHOT" plan --verbose --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }

@@ -17,7 +17,7 @@ recipe quantized >quantized.yaml
 recipe original >original.yaml
 job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6
      --max-seq-length 64 --progress none --threads 2)
-# prints a number of the plan's JSON
+# arguments: file with the JSON of a plan, key; prints the number of this key
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; }
 sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
 run() { # arguments: flags; prints the checksum

@@ -12,7 +12,7 @@ job=(--model z --dataset z/calibration.jsonl --progress none --indivisible dense
 cmp out/model.safetensors two/model.safetensors || fail "two threads make other bytes"
 "$ONESHOT" verify out --model z >log || fail "$(cat log)"
 
-# Layers 1 and 2 have the two blocks, of 6 Linears each. Layer 3 uses the block of layer 1 again.
+# Each of layers 1 and 2 has a block of 6 Linears. Layer 3 uses the block of layer 1 again.
 # Each layer has its own adapters, which stay dense.
 codes=$(grep -o '"[^"]*shared_transformer[^"]*weight_packed"' out/oneshot-manifest.json | sort -u)
 [ "$(grep -c 'layers\.[12]\.' <<<"$codes")" = 12 ] || fail "want 12 Linears of shared blocks: $codes"

@@ -38,8 +38,9 @@ grep -q '"flags": {"kind1": {"from": "first_k_dense_replace"}}' t/m.json
 grep -q '"weight": \["Fe\*n_shared_experts", "D"\]' t/m.json
 grep -q '"scale": "routed_scaling_factor"' t/m.json
 
-# Makes a model with code of its own: fused attention without a module for rope, rope on pairs in
-# half of each head, norms of queries and keys, parallel branches, a factor, and experts in a list.
+# Makes a model with code of its own. One Linear computes q, k and v. The attention computes rope
+# itself, on pairs of neighbouring channels in half of each head. Queries and keys have norms. The
+# branches of a layer are parallel, and are multiplied by a factor. Experts are in a list.
 mkdir n
 cat >n/config.json <<'END'
 {"architectures": ["NovelForCausalLM"], "model_type": "novel", "n_embd": 512, "n_layer": 6, "n_head": 8, "n_head_kv": 2,

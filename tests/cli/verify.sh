@@ -18,7 +18,8 @@ make fp8 --scheme FP8 --method rtn --dataset "$model/data/calibration.jsonl" --n
 for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify $out --model "$model" >log || { echo "$out is sound:"; cat log; exit 1; }
     "$ONESHOT" verify $out >log || { echo "$out is sound, alone:"; cat log; exit 1; }
-    # st_edit rewrites an unchanged copy. verify must find no fault in it.
+    # st_edit rewrites the index and the manifest of a copy of the output. The tensors do not
+    # change, so verify must find no fault.
     cp -r $out again && edit again index && edit again manifest
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
@@ -59,9 +60,10 @@ fault() { # arguments: name, output, message of verify, command that makes the f
     shift 3
     "$@"
     n=$((n + 1))
-    # Sanitizers make each run slow, so every eighth fault is verified in all four ways. The other
-    # faults are verified only in the way that compares most: with the source and the rewritten
-    # manifest.
+    # A fault is verified in three ways: with the source and the old manifest, with only the old
+    # manifest, and with the source and a rewritten manifest. With sanitizers, which are slow, only
+    # every eighth fault is verified in all ways. The other faults are verified only in the last
+    # way, which compares most.
     [ -z "$SANITIZED" ] || [ $((n % 8)) = 1 ] || {
         edit f manifest 2>/dev/null || true
         check "$want" "$name, manifest rewritten"

@@ -583,7 +583,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
     size_t most = osh_gptq_solve_device_bytes(&g, SIZE_MAX),
            least = osh_gptq_solve_device_bytes(&g, 0);
     osh_device *d = gpu_open(cx, GPU_BYTES);
-    int n_alone = gpu_looks_at_addresses() ? 1 : N_INPUTS; // all inputs have the same addresses
+    int n_alone = gpu_looks_at_addresses() ? 1 : N_INPUTS; // all inputs use the same addresses
     for (int k = 0; k < N_INPUTS; k++) {
         open_input(cx, &alone[k], p, k);
         if (k < n_alone) assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);

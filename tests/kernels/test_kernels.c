@@ -20,8 +20,8 @@ typedef struct op_case {
                                  // 0: there is no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // attributes of the op; NULL: the defaults
-    const void *without;         // other attributes, which lack a property of `attr`; their result
-                                 // must differ from that of `attr`
+    const void *without;         // other attributes; the result with them must differ from the
+                                 // result with `attr`
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 
@@ -677,7 +677,7 @@ static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, cons
 }
 
 /* A sample that is computed in several calls, two of them with one token, must give the result of
- * the whole sample. Each op has either `each_token` or `next`. */
+ * the whole sample. For such calls each op must have either `each_token` or `next`. */
 static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -725,8 +725,8 @@ static void test_in_pieces(void **state)
     osh_ctx_free(cx);
 }
 
-/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width and shapes
- * of weights must be those of the case. */
+/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width of the
+ * output and the inferred shapes of the weights must be those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -965,7 +965,8 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
     op_run_open_as(cx, &again, c, dt, stored);
     n = osh_tensor_bytes(&ref.out.t);
     assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
-    // BF16 runs in two orders. F16 accesses the same addresses; the search for races runs F32, too.
+    // BF16 runs in two orders. F16 runs in one order, because it accesses the same addresses as
+    // BF16. F32 runs in one order, because the program that looks for races also runs it.
     int n_orders = c->n > FAR_TOKENS || dt != OSH_BF16 ? 1 : gpu_orders();
     for (int k = 0; k < n_orders; k++) {
         op_run *r = k ? &again : &first;
@@ -978,7 +979,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
                      (long long)c->n, (long long)c->out, osh_dtype_name(dt));
     }
     double e = nmse(&first.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
-    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has a smaller tolerance
+    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c tests a smaller tolerance
     if (!(e <= tol))
         fail_msg("%s [%lld, %lld] %s, weights %s, on the GPU: NMSE %g, want %g", c->op,
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,

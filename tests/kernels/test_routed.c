@@ -306,7 +306,7 @@ static void one_shape(fixture *f, shape s)
     rows_are_copied(f, &m);
     activations_are_right(f, &m);
     gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D),
-                in_place = empty_new(f, s.dt, s.N, s.D); // both the argument `sum` and the output
+                in_place = empty_new(f, s.dt, s.N, s.D); // used as `sum` and as the output
     one_by_one(f, &m, &want);
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);

@@ -187,8 +187,8 @@ static void test_probabilities(void **state)
     }
 }
 
-/* Computes the op rms_norm of `rows` rows of n values from `from`, in f32. Writes the result to
- * `want`. */
+/* Computes the op rms_norm in f32 and writes the result to `want`. The input `from` has `rows` rows
+ * of n values. */
 static void norms_wanted(uint16_t *want, const uint16_t *from, const float *w, int64_t rows,
                          int64_t n)
 {

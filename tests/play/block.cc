@@ -36,8 +36,8 @@ struct thread {
     std::vector<async_copy> copies; // pending copies, in the order of the calls
 };
 
-/* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
- * again fill the other set. */
+/* A warp. Lanes that meet exchange data in slots. There are two sets of slots: lanes that already
+ * run again may fill the second set while other lanes still read the first. */
 struct warp {
     osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
@@ -98,11 +98,12 @@ static void set_ready(int thread)
     block.first_ready = std::min(block.first_ready, place / 64);
 }
 
-/* Makes some lanes of a warp ready: its threads first + i for each bit i of `lanes`. */
+/* Makes some lanes of a warp ready. Bit i of `lanes` stands for the thread with the number
+ * `first` + i. */
 static void set_lanes_ready(const warp *w, uint32_t lanes, int first)
 {
     uint32_t rest = ~lanes;
-    if (w->ready && !(rest & (rest - 1))) { // `lanes` has all lanes of the warp except at most one
+    if (w->ready && !(rest & (rest - 1))) { // a short cut: at most one lane is not in `lanes`
         uint64_t bits = w->ready;
         if (rest) bits &= ~((uint64_t)1 << block.places[first + __builtin_ctz(rest)] % 64);
         block.ready[w->ready_word] |= bits;

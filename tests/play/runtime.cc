@@ -430,7 +430,8 @@ cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
     return cudaSuccess;
 }
 
-/* Does not wait. Aborts if a copy from or to this memory is pending. */
+/* Unlocks the block at p. Pending copies from or to the block are neither waited for nor
+ * detected. */
 cudaError_t cudaHostUnregister(void *p)
 {
     guard g(lock);

@@ -247,8 +247,8 @@ static void test_tf32(void **)
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}),
                          OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest differences to A B, and to the product of A and B with
-                                  // elements cut to TF32
+        double worst[2] = {0, 0}; // largest difference to the product of A and B, and largest
+                                  // difference to the product of their elements cut to TF32
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -289,8 +289,9 @@ static void check_like(void)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* If there is no algorithm for pedantic F32, the default is requested. If an algorithm does not
- * accept another batch size, the products run one by one, with the same bytes. */
+/* If cuBLASLt has no algorithm for F32 in the pedantic mode, the default mode is used. If an
+ * algorithm does not accept another batch size, the products run one by one, with the same
+ * bytes. */
 static void test_second_choices(void **)
 {
     gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};

@@ -308,7 +308,7 @@ static void test_every_call(void **state)
         "cudaEventCreateWithFlags", NULL /* NULL: a host allocation fails, instead of a call */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        // an open device makes hundreds of events, so most of them are skipped
+        // the opening of a device makes hundreds of events, so not every call is tested
         for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) {
             osh_ctx *cx = NULL;
             osh_device *d = NULL;

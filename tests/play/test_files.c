@@ -140,8 +140,7 @@ static void test_ranges(void **state)
     assert_int_equal(c.put_bytes + c.ahead_bytes, 0);
 }
 
-/* Tests reads without a second descriptor of the file. Also tests reads of which cuFile refuses the
- * file or the memory. */
+/* Tests reads without a second descriptor of the file, and reads of a file that cuFile refuses. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -156,9 +155,9 @@ static void test_refused(void **state)
     }
 }
 
-/* Tests reads of which the n-th call of cuFile fails or returns too few bytes. It may return two
- * whole blocks, two blocks and a part of the next, or 100 bytes. All bytes must be right. After an
- * error or an almost empty read, the host must read the rest of the file. */
+/* In each read the n-th call of cuFile fails or returns too few bytes: two whole blocks, two blocks
+ * and a part of the next, or 100 bytes. All bytes must be right. After an error or an almost empty
+ * read, the host must read the rest of the file. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {

@@ -18,8 +18,7 @@ extern "C" {
 #include "ops/cuda/op.cuh"
 #include "play/play.h"
 
-enum { SEED = 5, ALL = 1 << 20 }; // ALL: number of tokens per call that puts all tokens into one
-                                  // call
+enum { SEED = 5, ALL = 1 << 20 }; // ALL: more tokens than any test has, so one call gets all
 
 /* Adds the tokens of x [n, I] to h, `step` tokens per call. */
 static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)

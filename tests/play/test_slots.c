@@ -244,7 +244,7 @@ static void test_ahead(void **state)
         store_all(f, k);
         int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST),
                 most = osh_loaders_own_bytes(1 + k, 0);
-        for (int b = 1; b < N_SMALL; b++) // finds the tokens of the longest batch that is requested
+        for (int b = 1; b < N_SMALL; b++) // sets `tokens` to the length of the longest batch
             if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
                 tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
         ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));

@@ -110,7 +110,7 @@ static const target_row rows[] = {
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
     {{"LlamaDecoderLayer", "Linear"},
      2,
-     3}, // two layers, whose Linears do not count again, and the head
+     3}, // two layers, and the head; Linears inside of layers are no targets of their own
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
     {{"re:.*k_proj$"}, 1, 2}, // q and v are in the subgraph of k
     {{"re:.*"}, 1, 2},        // the targets are the modules "model" and "lm_head"

@@ -91,8 +91,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
     }
 }
 
-/* Prints one line: the operations per second, or if `flops` is 0 the bytes per second, and the
- * percent of the GPU's sustained rate `of`. */
+/* Prints one line: the time, and the rate in operations per second (in bytes per second if `flops`
+ * is 0). The line also has the rate in percent of `of`, the GPU's sustained rate. */
 static void row(const char *name, const char *shape, double s, double flops, double of,
                 double bytes, bool algo)
 {

@@ -16,8 +16,7 @@
  *   INJECT_AFTER=FILE    FILE gets the seconds of processor time from SIGTERM to the end of the
  *                        process
  *
- * If INJECT_CALLS has the word "reads", calls of pread and read for files that are read whole also
- * count. */
+ * If INJECT_CALLS has the word "reads", each call of pread or read counts, too. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

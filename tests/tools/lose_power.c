@@ -232,8 +232,8 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* Makes the changes by calls [o->first, end) of file i certain: applies them to o->data and
- * o->size. */
+/* File i is synced by call `end`. So the changes of the file by calls [o->first, end) are certain,
+ * and are applied to o->data and o->size. */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char dir[] = "test_base_file.XXXXXX"; // made in the build directory, where ctest runs
+static char dir[] = "test_base_file.XXXXXX"; // in the working directory of ctest
 static char buf[4][256];
 
 static int setup(void **state)

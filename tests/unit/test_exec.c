@@ -755,8 +755,8 @@ static void only_routed_rows_run(void **state)
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
             sent += 3 * b->n_tokens * ((const osh_moe_router_attr *)m.g->nodes[i].attr)->top_k;
     }
-    assert_true(ran > 0 && ran <= sent); // fewer rows run than are sent if a routing weight is
-                                         // rounded to 0
+    assert_true(ran > 0 && ran <= sent); // a row that is sent does not run if its routing weight
+                                         // is rounded to 0
     assert_true(ran >= sent - sent / 50);
     assert_close(b->values[logits], all->values[logits]);
 

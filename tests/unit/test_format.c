@@ -46,8 +46,8 @@ static void test_worked_packings(void **state)
     }
 }
 
-/* Checks the format of a preset, and its tensors for a weight [O, I], as text: "leaf DTYPE [shape];
- * ...". */
+/* Checks the tensors that the format of a preset has for a weight [O, I]. `want` describes them:
+ * "leaf DTYPE [shape];...". */
 static void check_tensors(const char *preset, bool symmetric, const char *format, int64_t O,
                           int64_t I, const char *want)
 {

@@ -338,8 +338,8 @@ static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
 static const osh_json_taken some_lists[] = {{"t", keep_item}, {"skipped", NULL}, {NULL, NULL}};
 
 /* Reads the list "t" of a file item by item. The items must equal those of a parse of the whole
- * text. The rest must equal the parsed text, with null for the list. A text that a parse refuses
- * must be refused here, too. */
+ * text. The other members of the file must equal `wanted_rest`, in which null replaces each list. A
+ * text that a parse refuses must be refused here, too. */
 static void reads_lists(osh_ctx *cx, const char *path, const char *text, const char *wanted_rest)
 {
     cJSON *whole = NULL, *rest = NULL, *wanted = NULL;

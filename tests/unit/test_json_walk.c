@@ -91,8 +91,8 @@ static osh_status see_member(osh_ctx *cx, void *user, osh_json_walk *w, const ch
                                         : osh_json_walk_skip(w);
 }
 
-/* Reads a value, n bytes of padding and the values after it, which cross the end of a chunk. Then
- * goes back to the first value and reads it again. */
+/* Reads a file that has a value, then n bytes of padding, then more values. One of the later values
+ * crosses the end of a chunk. Then goes back to the first value and reads it again. */
 static void read_padded(osh_ctx *cx, const char *path, size_t n)
 {
     osh_buf text, copy; // own

@@ -151,7 +151,7 @@ static void test_jobs(void **state)
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
-    s->text[0] = 0; // clears the text of the interrupted job; the same call then continues the job
+    s->text[0] = 0; // clears what the interrupted job has printed; the same call continues the job
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
@@ -168,7 +168,7 @@ static void test_jobs(void **state)
                                                              {0}}),
                      ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // an interrupt before a job ends the next job, but no later job
+    oneshot_interrupt(s->o); // if no job runs, an interrupt ends the next job, but no later job
     assert_int_equal(
         oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
         ONESHOT_E_INTERRUPTED);

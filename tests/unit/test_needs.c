@@ -81,7 +81,7 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
 }
 
 /* Fails if the prediction `said` is less than `took`, the used bytes. Also fails if `said` is more
- * than MOST_PERCENT percent of `with`. */
+ * than MOST_PERCENT percent of another number of bytes, `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";

@@ -119,7 +119,7 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    /* The module's name, from its beginning, occurs in 5 rows of modules and in one row of
+    /* The beginning of the module's name occurs in 5 rows of modules and in one row of
      * fallbacks. */
     assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6);
     /* The end of the module's name occurs in 5 rows of modules, one row of fallbacks, and 5 bars of

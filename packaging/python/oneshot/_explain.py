@@ -296,7 +296,7 @@ class Builder(Attention):
         self.model.norms.setdefault(call.kind, (call.name, norm))
         self.entries.append(entry)
 
-    # ---- the entries for a range of events ----
+    # ---- the entries for a part of the trace ----
 
     def walk(self, events, skip=(), ends=None):
         """Writes the entries for the modules without modules inside, in a range of events. skip:

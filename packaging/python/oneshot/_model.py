@@ -92,7 +92,7 @@ class Model:
                         numpy.outer(numpy.arange(self.n_tokens), buffer.double().numpy()), 1.0
                     )
         # Some models compute the angles inside of attention, where they are not traced. So the
-        # angles of all common sizes of rope are added.
+        # list also gets the angles of ropes with common bases and sizes.
         bases = {v for k, v in self.numbers.items() if "theta" in k and v > 1} | {1e4}
         for base in sorted(bases):
             for rotated in {self.names.values["Dh"] // part for part in (1, 2, 4)}:

@@ -223,8 +223,8 @@ def join_kinds(kinds, rule_of, flags):
     for _, negated, _, row, chosen in sorted(found, key=lambda f: f[:3]):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
-        # An "if" separates the chosen layers. So for joining the other layers, the chosen layers
-        # count as layers of one of the other kinds.
+        # An "if" will separate the chosen layers from the other layers. To join only the other
+        # layers, the call replaces each chosen layer by a layer of another kind.
         joined = join_kinds(
             [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
         )

@@ -54,8 +54,8 @@ class Shown:
                 lambda m: file.label(*[int(n) if n else None for n in (m[1] or m[3], m[2])]),
                 text,
             )
-        # A text in backticks is a command of the program. Its flags are not replaced by the names
-        # of arguments.
+        # A text in backticks is a command of the program, so its flags are not replaced by the
+        # names of Python arguments.
         return re.sub(
             r"`[^`]*`|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)",
             lambda m: argument(m[1]) or m[0],

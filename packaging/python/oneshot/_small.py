@@ -4,8 +4,8 @@ Python."""
 import copy
 
 # For each size of a template ("D"): its keys in the config.json of many families, and its value in
-# the small model. All products that can be the size of a weight differ, so each number has only one
-# meaning.
+# the small model. The widths of weights are these sizes, or products of them such as H * Dh. No two
+# widths are equal, so each number has only one meaning.
 SIZES = {
     "D": (("hidden_size", "n_embd", "d_model", "dim"), 130),
     "F": (("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 88),

@@ -13,7 +13,8 @@ typedef struct family {
     const char *name;
     const char *row;              // expected text of a line of the plan: the number of dense
                                   // modules and the reason
-    const char *dense[MAX_DENSE]; // parts of the names of Linears of decoder blocks that stay dense
+    const char *dense[MAX_DENSE]; // Linears of decoder blocks stay dense if one of these texts is
+                                  // a part of their name
     bool warned;                  // true if more than a tenth of the weights in decoder blocks
                                   // stays dense
     bool refused;                 // true if nothing is left to quantize; the message then contains
@@ -135,7 +136,7 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        // the row is a class and then a shape; removes the class
+        // the array has the class of the module, then the shape of the tensor; removes the class
         cJSON_DeleteItemFromArray(shape, 0);
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);

@@ -34,7 +34,7 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
 }
 
 static bool drawn; // true if noise.py has drawn other weights than those of gen.py
-/* Sums over the cases of log (our error / transformers' error), for BF16 and for F16. */
+/* The sums of log(our error / transformers' error) over the cases, for BF16 and for F16. */
 static double log_ratios[2];
 static int n_ratios;
 

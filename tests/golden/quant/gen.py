@@ -144,8 +144,8 @@ def activation_cases():
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
                     # compressed-tensors rounds a 0-dimensional zero point to the dtype of the
-                    # values. With the random values of these two streams, this rounding changes the
-                    # result.
+                    # values. With the random values of the streams 4016 and 4144, this rounding
+                    # changes the result.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1

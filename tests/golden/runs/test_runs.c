@@ -17,7 +17,8 @@ enum { LOOSE_ROWS = 2 };
 static int64_t all_codes, all_differ;
 static int n_cases;
 
-/* Returns the number of rows of a and b, packed words [rows, words], in which a code differs. */
+/* Returns the number of rows in which a and b have different codes. Both have the shape [rows,
+ * packed words]. */
 static int rows_differ(const osh_tensor *a, const osh_tensor *b)
 {
     int n = 0;
