@@ -6,8 +6,8 @@
  * Keys and values are observed as inputs of the attention, after rope. Their scales are written
  * together with the Linear that reads the output of the attention, directly or through a gate. The
  * scales are complete when this Linear is solved, and its record in the journal contains them. If
- * no modifier quantizes the Linear, it is listed only because of the scales, and its weight does
- * not change.
+ * no modifier quantizes the Linear, it is in the list p->linears only because of the scales, and
+ * its weight does not change.
  *
  * If a scheme has static output_activations, the Linear gets the tensors `output_scale` and
  * `output_zero_point`, [1]. They are computed from the Linear's output with the original weight.

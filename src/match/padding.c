@@ -40,7 +40,7 @@ typedef struct sizing {
     /* own [values]: number of equal parts of the value, each of which grows; 0: not set, counts as
      * 1 */
     int64_t *parts;
-    osh_padded *of;         // own [weights]: zeros that a weight gets; none if its `tensor` is -1
+    osh_padded *of;         // own [weights]: zeros that the weight gets; `tensor` -1: no zeros
     /* size: value of the key in config.json, 0: absent. unit: number that must divide the new
      * size. */
     int64_t size[N_KEYS], unit[N_KEYS];

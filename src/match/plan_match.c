@@ -283,7 +283,8 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
-/* Like near_module. For lm_head, the hint names the head of a model that calls it otherwise. */
+/* Like near_module. If `text` is "lm_head", but the head of this model has another name, the hint
+ * is this name. */
 static const char *near_ignored(osh_near *near, char room[240], const char *text,
                                 const osh_matching *p, const osh_plan_modules *cs)
 {
