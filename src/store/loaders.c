@@ -114,7 +114,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- threads ---- */
 
-/* True if no thread reads samples of the task, or will read any. */
+/* True if no thread reads samples of the task now, and none will read any later. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
