@@ -75,9 +75,9 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if no Linear before `linear` needs the range (smallest and largest element) of the same
- * graph value. Linears with the same input are adjacent in p->linears, so only these are
- * compared. */
+/* True if no Linear before `linear` needs the range (smallest and largest element) of this Linear's
+ * k-th observed value, for the same quantization arguments. Linears with the same input are
+ * adjacent in p->linears, so only these are compared. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];

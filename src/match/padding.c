@@ -116,7 +116,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], 2 * s->size[k]));
     rc = sizing_build(cx, &doubled, s);
     if (rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) goto done;
-    if (rc) rc = OSH_OK, osh_error_clear(cx); // a template may refuse the doubled size
+    if (rc) rc = OSH_OK, osh_error_clear(cx); // no error: a template may refuse the doubled size
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], s->size[k]));
     if (!doubled || doubled->n_weights != s->graph->n_weights) goto done;
     for (int i = 0; i < s->trial.n_linears; i++) {
