@@ -250,8 +250,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // Tensors with fewer bytes are not checked early: the disk could read LEAST_BYTES in the time
-    // of one request.
+    // Tensors with fewer than LEAST_BYTES bytes are not checked early, because one request to the
+    // disk takes as long as reading LEAST_BYTES.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }

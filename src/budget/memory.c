@@ -490,7 +490,7 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
     /* A message recommends least.host for the user's next process. The base of that process may be
-     * larger by OSH_ISA_NOISE_BYTES. */
+     * larger by OSH_ISA_NOISE_BYTES, so these bytes are added. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
     // true if the run may write an output tensor twice
     bool again = p->schedule->n_traversals || p->schedule->tune.steps;
