@@ -217,8 +217,8 @@ done:
     return rc;
 }
 
-/* Removes the groups that match no module, as compressed-tensors does, so that the output's config
- * does not have them. */
+/* Removes the groups that match no module, so that the output's config does not have them.
+ * compressed-tensors does the same. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
