@@ -10,9 +10,9 @@
 
 /* Limits of the number of threads of a stream.
  * MOST_COMPUTING: largest number of threads that compute; more of them would wait for the disk.
- * LEAST, EACH, WAITING: further threads wait for the disk. There are LEAST of them, plus one for
- * every EACH bytes of the output, but at most WAITING. A small output gets few of them, because
- * their bands would need most of the memory. */
+ * LEAST, EACH, WAITING: a stream also has threads that wait for the disk. Their number is LEAST,
+ * plus one for every EACH bytes of the output, but at most WAITING. A small output gets few such
+ * threads, because the bands of many threads would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
 /* Largest number of bytes of the bands that a stream keeps in memory between its two passes. */
 enum { HELD_MOST = 1 << 30 };
@@ -176,8 +176,8 @@ int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITE
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* Room for FEW of the largest Linears, or SMALL bytes if that is more. But at most room for one
-     * Linear for each thread. */
+    /* The limit is the bytes of FEW of the largest Linears, or SMALL if SMALL is larger. But it is
+     * at most the bytes of one largest Linear for each thread. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -250,8 +250,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // Tensors with fewer bytes are not checked early: the disk could read LEAST_BYTES in the time
-    // of one request.
+    // Tensors with fewer than LEAST_BYTES bytes are not checked early, because one request to the
+    // disk takes as long as reading LEAST_BYTES.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }

@@ -6,7 +6,7 @@
 #include "budget/budget.h"
 #include "schedule/stream.h"
 
-/* Upper bound of the bytes of state that a stream keeps for each tensor in work. */
+/* Upper bound of the bytes of state that a stream keeps for each tensor that it now processes. */
 enum { OSH_BAND_ITEM_BYTES = 4608 };
 
 /* Returns the largest number of threads of a stream (output/stream.h): at most n_threads that
@@ -20,8 +20,8 @@ int osh_stream_workers(int most, int64_t n_bytes);
 int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
 /* osh_stream_stays returns the number of bytes that a Linear keeps in memory until all its tensors
  * are written. osh_stream_stays_most returns the limit for the sum of these bytes over all Linears
- * in work. A Linear that would exceed the limit waits until other Linears are written. largest:
- * largest result of osh_stream_stays. */
+ * that are now in memory. A Linear that would exceed the limit waits until other Linears are
+ * written. largest: largest result of osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_copy_stays(void); // like osh_stream_stays, for a copied tensor
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);

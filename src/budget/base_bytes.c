@@ -101,7 +101,7 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
     if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    // for both numbers, all ranks use the largest of any rank, so that they choose the same steps
+    // all ranks use the largest numbers of any rank, so that their plans have equal steps
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
 done:

@@ -16,8 +16,8 @@
  * All other kinds: index of the graph's value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    /* Statistics of a fold: the statistic of its channels, and the Hessian if factors are
-     * searched. */
+    /* Statistics of a fold: the statistic of its channels, and the Hessian if a search finds the
+     * factors. */
     OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART, OSH_LAYOUT_FOLD_HESSIAN, OSH_LAYOUT_FOLD_HESSIAN_PART,
     /* Partial sums of a Hessian or shift over a group of samples (member `part` of osh_stat). */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,

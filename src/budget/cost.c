@@ -38,7 +38,7 @@ static const double elements_per_s = 0.5e9; // elements per second that elementw
 /* bytes per second that are read from files or written to them */
 static const double bytes_per_s = 1e9;
 static const double codes_per_s = 0.15e9;  // weights per second that are rounded and packed
-/* rows per second of a table that are read from the file one by one */
+/* rows per second, if the rows of a table are read from the file one by one */
 static const double picked_per_s = 0.4e6;
 /* On a GPU: speed of the kernel for rows of experts (ops/cuda/routed.cuh) divided by the speed of
  * cuBLAS's matrix products. Measured on an H100 with the shapes of Qwen3-30B-A3B. */
@@ -66,7 +66,7 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
 static double route_share(const osh_graph *g, int route)
 {
     const osh_node *router = &g->nodes[g->values[route].producer];
-    // the attributes of moe_gate are of another type, but also begin with the member `top_k`
+    // the op moe_gate has another type of attributes, which begins with the member `top_k`, too
     const osh_moe_router_attr *a = router->attr;
     return osh_node_routes(router) ? (double)a->top_k / (double)g->values[route].width : 1;
 }
@@ -433,7 +433,7 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Adds the cost of a pass, together with loading its weights, to the cost of the subgraph.
+/* Adds the cost of a step to the cost of the subgraph, if the step is a pass or loads weights.
  * osh_cost_new adds the costs of solves, folds and files. The other steps take little time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
@@ -487,7 +487,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    // this step is only a part of the phase, and a share of 1 would stand for the whole phase
+    // the share is below 1, because a share of 1 means that the step is the whole phase
     if (*share >= 1) *share = 0.999;
 done:
     osh_free(cx, open);

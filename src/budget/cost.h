@@ -46,14 +46,14 @@ typedef struct osh_cost { // costs of one subgraph
     double pruned_flops;
 } osh_cost;
 
-/* Computes the costs of a plan. *out (own): one element for each subgraph (for the whole graph if
- * the pipeline is basic), and a last element for the phases of the whole run. *n: number of
- * elements. */
+/* Computes the costs of a plan. *out (own): an array with an element for each subgraph. If the
+ * pipeline is `basic`, there is one element for the whole graph instead. The last element is for
+ * the phases of the whole run. *n: number of all elements. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
 /* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, this work
  * is a part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
-/* True if neither the pruner nor GPTQ solves the Linear on the GPU on which the passes run. */
+/* True if the passes run on a GPU, but the Linear is pruned and solved on the host. */
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l);
 /* Returns the work (estimated seconds) of the search for the factors of fold f, or 0 if there is no
  * search. */

@@ -56,7 +56,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    // a device also allocates its workspace as the first block (see `open` of its type)
+    // the workspace is the first block, as in the arena of a device (see `open` of its type)
     osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
     *out = c, c = NULL; // passes ownership
 done:

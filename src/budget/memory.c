@@ -38,8 +38,8 @@ enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 /* ---- choice of the tier of values, and of osh_phases (the steps of a visit) ---- */
 
-/* True if the peaks of the visit fit in the budget b after its host peak is raised by `more_host`
- * bytes. */
+/* True if the peaks of the visit fit in the budget b, with `more_host` bytes added to the host peak
+ * of the visit. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -54,9 +54,9 @@ static bool visits_fit(const osh_schedule *s, const osh_peaks *b)
     return true;
 }
 
-/* True if weights of the next visit may be prefetched during visit i. For this, a pass of visit i
- * must observe. A visit that only propagates may end before the reads end, and then its peak would
- * not be known. */
+/* True if weights of the next visit may be prefetched during visit i. For this, visit i must have a
+ * pass that collects statistics. A visit that only propagates may end before the reads end, so its
+ * peak would not be known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
@@ -85,7 +85,7 @@ static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_phases *v = &p->schedule->visits[i].how;
     osh_range r = osh_range_at(p->schedule, i);
-    if (r.block) rounds = 1; // all Linears of a block learn together
+    if (r.block) rounds = 1; // the Linears of a block learn together, so they cannot be divided
     if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS)
         rounds = MOST_ROUNDS;
     int64_t largest, sum = osh_range_hessians(p->schedule, &r, &largest);
@@ -181,8 +181,8 @@ static osh_peaks peaks_lower(const osh_peaks *a, const osh_peaks *b)
 }
 
 /* Tries rounds and segments (take_phases), with values in the slowest tier. Segments need the least
- * memory for weights and Hessians. But they store values between the segments, so in all they do
- * not always need the least memory. */
+ * memory for weights and Hessians. But values are stored between the segments, so a run in rounds
+ * may need less memory in total. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
     osh_status rc = OSH_OK;
@@ -232,7 +232,8 @@ done:
     return rc;
 }
 
-/* Chooses the visits that also copy the prefetched weights of the next visit to the GPU. */
+/* Chooses visits among those that prefetch weights of the next visit. The chosen visits copy these
+ * weights to the GPU. */
 static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -342,9 +343,10 @@ done:
     return rc;
 }
 
-/* Chooses batches of several samples, if no flag sets the batch size. The run must fit in the
- * budget b with values in the fastest tier that is allowed. Sets *fit to true if it fits. Does not
- * change *fit if the batch size stays as it is. */
+/* If no flag sets the batch size, tries batches of several samples. Chooses them if the run then
+ * fits in the budget b with values in the fastest tier that is allowed, and otherwise batches of
+ * one sample. *fit: set to true if the run fits, and otherwise to false. If there is no other batch
+ * size to try, changes nothing. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -403,7 +405,7 @@ static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
-    int64_t taken = 0; // bytes of an int64_t that are not free
+    int64_t taken = 0; // INT64_MAX minus the number of free bytes
     if (!p->in->on_device || b->device < INT64_MAX) goto done;
     if (p->in->gpu_model) {
         b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes);
@@ -488,7 +490,7 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
     /* A message recommends least.host for the user's next process. The base of that process may be
-     * larger by OSH_ISA_NOISE_BYTES. */
+     * larger by OSH_ISA_NOISE_BYTES, so these bytes are added. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
     // true if the run may write an output tensor twice
     bool again = p->schedule->n_traversals || p->schedule->tune.steps;

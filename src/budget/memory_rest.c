@@ -8,8 +8,9 @@
 #include "quant/source.h"
 
 /* Raises *device and *host to the peaks of rounding whole weights without data, one Linear after
- * the other. ahead: true if the next weight is read while a Linear is rounded. Results that wait to
- * be written need less memory than rounding, so they need no further memory. */
+ * the other. ahead: true if the next weight is read while a Linear is rounded. No memory is added
+ * for results that wait to be written: if memory is short, rounding waits until they are written
+ * (output/emit_queue.c). */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {

@@ -41,7 +41,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
      * a job with such scales cannot be cut into single Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
     for (int i = 0; i < p->match->n_linears; i++)
-        /* If whole blocks learn, a job that is cut into single Linears would have other codes. */
+        /* A job that learns codes by block would learn other codes if it were cut, so it stays
+         * whole. */
         if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
     OSH_NEW(cx, match.linears, match.n_linears);
     memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);

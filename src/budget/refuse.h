@@ -8,9 +8,9 @@
  * peaks outside of visits. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *b,
                              const osh_peaks *outside);
-/* True if --host-memory is enough for the evaluations before and after the run. They need
- * o->others_host bytes without the addition of OSH_ISA_NOISE_BYTES. (o->others_host has this
- * addition for messages that recommend it for another process.) */
+/* True if --host-memory is enough for the passes before and after the run. o->others_host is the
+ * number of bytes that they need, plus OSH_ISA_NOISE_BYTES. (Messages recommend o->others_host for
+ * another process, which may need OSH_ISA_NOISE_BYTES more. This process does not.) */
 bool osh_others_fit(const osh_options *o);
 /* Limits the allocations of the context to the budgets of the plan. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);

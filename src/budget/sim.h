@@ -57,7 +57,7 @@ typedef struct osh_sim_looks {
 typedef struct osh_sim {
     const osh_budget *p;
     osh_tier tier;
-    osh_visit *to;   // view: the current visit, whose peaks are the results
+    osh_visit *to;   // view: the current visit; the simulation sets its peaks
     osh_peaks *peak; // view: the peaks that osh_sim_note raises now
     int index;      // index of the current visit
     const osh_range *r; // view: range of the current visit
@@ -94,8 +94,9 @@ int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
 /* If the run computes on a GPU and values are in host memory, returns the number of host bytes of
  * the list of the blocks of value v. */
 int64_t osh_sim_list_rest(const osh_sim *s, int v);
-/* Both functions return bytes of value v. osh_sim_value_rest counts its rows in the activation
- * store, and osh_sim_value_kept counts the rows of the batches whose values stay in memory. */
+/* Both functions return a number of bytes of value v. osh_sim_value_rest counts the rows of v in
+ * the activation store, and osh_sim_value_kept the rows of v in the batches whose values stay in
+ * memory. */
 int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the number of bytes that value v has in the largest batch. */

@@ -13,7 +13,8 @@
  *            products, weights, statistics, stored values of tier device, prefetched weights
  *            + bytes from the back of the arena to the end of the batch, or of a solve's memory
  *   host   = base + weights in transfer or to be solved + results of a solve
- *            + highest bytes of stored values so far (tier host: freed blocks wait for new values)
+ *            + largest number of bytes that stored values have had so far (tier host: freed blocks
+ *              wait for new values)
  *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
@@ -95,8 +96,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // Some lists for observers of ranges have an entry for each sample. s->frame also gets the
-    // bytes of the buffer through which a sample is copied between GPU and disk.
+    // Counts lists that only a run on a GPU has. (Lists for observers of ranges have an entry for
+    // each sample.) Then counts the buffer through which a sample is copied between GPU and disk.
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +

@@ -61,8 +61,8 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-/* Marks the Linears of the range that read one of `values` as solved, and frees their range
- * observers. */
+/* For each Linear of the range that reads one of `values`: marks the Linear as solved, and frees
+ * its range observers. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -162,7 +162,7 @@ static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool 
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
     else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
-    // counts the importance of the channels, and the copy of the sum from which it is computed
+    // counts a copy of the sum, and the importance of each channel, which is computed from the copy
     if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))
         x->work += (int64_t)(osh_mem_gross((size_t)x->lead->I * sizeof(float)) +
                              osh_mem_gross((size_t)x->lead->I * sizeof(double)));
@@ -171,8 +171,8 @@ done:
 }
 
 /* Counts the packing of a result of the call x, while the Cholesky factor of the Hessian exists. On
- * the host, only one result exists at that time. On a GPU, the results of the whole call exist, but
- * they have at most x->work bytes. */
+ * the host, only one result exists at that time. On a GPU, the results of the whole call exist.
+ * They are a part of x->work, so at most x->work bytes are counted for them. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);

@@ -39,8 +39,8 @@ typedef struct osh_back {
  * OSH_E_UNSUPPORTED with the name of the first module that cannot. A plan calls this function, so
  * that the error comes before the run. */
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
-/* Runs the backward pass of a batch. `b` must have all values that the nodes read and made in the
- * forward pass (osh_exec_run with `keep` NULL). The function frees the values that the nodes made.
+/* Runs the backward pass of a batch. `b` must have all values of the forward pass (osh_exec_run
+ * with `keep` NULL): the inputs of the nodes and their outputs. The function frees the outputs.
  * dv [values of g]: own gradients, F32 [tokens, width], or NULL. On entry, the caller passes the
  * gradients of outputs of the range. These are values that nodes of the range made and that later
  * nodes read. On return, dv has the gradients of the values v for which k->in[v] is true. A

@@ -27,8 +27,8 @@ typedef struct osh_builder {
     const char *prefix;
     /* prefix of the current layer, such as "model.layers.3."; "": outside of layers */
     const char *layer;
-    /* List of faults, to which tensors are added that are missing or wrong. NULL: such a tensor is
-     * an error. */
+    /* List that gets a fault for each tensor that is missing or wrong. NULL: such a tensor is an
+     * error. */
     osh_graph_faults *faults;  // view
 } osh_builder;
 

@@ -6,7 +6,7 @@ static bool row_is_zero(const char *row, size_t n)
     return !row[0] && !memcmp(row, row + 1, n - 1);
 }
 
-/* Copies row `from` of x to row `to` of the tensor `of`. */
+/* Copies a row of x to t. Its index is `from` in x, and `to` in t. */
 static void row_copy(osh_tensor *t, int64_t to, const osh_tensor *x, int64_t from)
 {
     size_t n = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);

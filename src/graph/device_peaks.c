@@ -114,8 +114,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a step that reads the extent of the arena to the list. An ACT_TOUCH of 0 bytes is left out
- * if no block was allocated after the last step of this kind, because the extent has not grown. */
+/* Adds the step `a`, which reads the extent of the arena. An ACT_TOUCH of 0 bytes is left out if no
+ * block was allocated after the last step of this kind, because the extent has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;

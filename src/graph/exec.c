@@ -42,8 +42,9 @@ typedef struct job {
  * any index. It means that the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
-/* True if the value is masked: each node that reads the value may skip rows of it. If a reader does
- * not skip a row with a non-finite element, the output of the reader is non-finite. */
+/* True if the value is masked: each node that reads the value may skip rows of it. A non-finite
+ * element in a skipped row does no harm. In any other row, it makes the output of the reader
+ * non-finite, so the check of this output finds it. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;

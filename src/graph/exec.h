@@ -87,7 +87,7 @@ osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const
 typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // the values v with v0 <= v < v1
 typedef struct osh_batch_rows { // views of the token ids of a batch
     const int32_t *ids;     // ids of all samples of the data set
-    const int64_t *offsets; // [n + 1]: offsets in `ids` of the n samples of the batch
+    const int64_t *offsets; // [n + 1]: offsets in `ids` at which the samples of the batch begin
     int64_t n;
 } osh_batch_rows;
 /* Makes a batch with the ids of `rows` on the device d (NULL: host). The ids must outlive the

@@ -122,7 +122,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
-/* Finds the last node of the walk that reads each value, and sets w->last. */
+/* Sets w->last: finds for each value the last node of the walk that reads this value. */
 static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -263,7 +263,7 @@ done:
     return rc;
 }
 
-/* Returns the end of the mixture (experts that run at once, routed.h) that begins at node `first`,
+/* Returns the end of the mixture (experts that run together, routed.h) that begins at node `first`,
  * or `first` if no mixture begins there. All nodes of the mixture must run. Only its last output,
  * the sum of the experts, may be kept. */
 static int mixture_end(const osh_walk *w, int first)
@@ -290,9 +290,9 @@ done:
     return rc;
 }
 
-/* Returns the end of the experts that begin at node `first`, if all of them can be observed at
- * once. For this, routed_rows, gate, up and glu of each expert must run on the rows of the expert,
- * and down and combine must not run. Otherwise returns `first`. */
+/* Returns the end of the experts that begin at node `first`, if all of them can be observed
+ * together. For this, routed_rows, gate, up and glu of each expert must run on the rows of the
+ * expert, and down and combine must not run. Otherwise returns `first`. */
 static int observed_end(const osh_walk *w, int first)
 {
     int gate = osh_expert_first(w->s.g, first), whole = first, end = first, from;
@@ -307,8 +307,8 @@ static int observed_end(const osh_walk *w, int first)
     return whole > first && needs_lists(w, first, &from) ? whole : first;
 }
 
-/* Observes the experts of the nodes [first, end) at once. Calls the hook only for the input of gate
- * and up, and for the input of down. */
+/* Observes the experts of the nodes [first, end) together. Calls the hook only for the input of
+ * gate and up, and for the input of down. */
 static osh_status experts_observe(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;

@@ -32,11 +32,11 @@ typedef struct osh_walk_acts {
     /* On a device, frees the lists of the rows of each expert. Then makes new lists from the
      * router's output. route: index of this output value; -1: make no new lists. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
-    /* Runs the experts of the nodes [first, end) at once, and makes only the sum of their
+    /* Runs the experts of the nodes [first, end) together, and makes only the sum of their
      * outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
-    /* On a device, computes the activations of the experts of the nodes [first, end) at once. Calls
-     * the hook for the input and for the activations of each expert. */
+    /* On a device, computes the activations of the experts of the nodes [first, end) together.
+     * Calls the hook for the input and for the activations of each expert. */
     osh_status (*observed)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 

@@ -95,7 +95,7 @@ typedef struct osh_graph {
     /* number of tokens of the longest sample that the model accepts; with dynamic rope, multiplied
      * by the factor of the rope */
     int64_t max_positions;
-    bool sparse_limit; // true if sparse attention sets max_positions
+    bool sparse_limit; // true if max_positions is a limit of sparse attention
     osh_dtype dtype;       // compute dtype
     char *layer_class; // own: class of the default sequential target, such as "LlamaDecoderLayer"
     bool wrapped;          // true if the text model is inside a model for images or sound

@@ -138,14 +138,15 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* Sets unit[i] to the module of the target that node i belongs to, or to -1 if there is none. Nodes
- * that must be in one subgraph all belong to the first target that any of them has. */
+/* Sets unit[i] to the module of the target that node i belongs to, or to -1 if there is none. If
+ * several nodes must be in one subgraph, all of them belong to the target of the first node that
+ * has one. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the loop ends with the outermost target
+            if (hit[m]) unit[i] = m; // the last m for which this is true is the outermost target
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)

@@ -246,7 +246,7 @@ int64_t osh_picked_each(const osh_graph *g, const osh_node *n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n, bool on_device)
 {
-    /* The second term counts the memory of an open file. */
+    /* the two tensors of osh_picked, and an open file */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);

@@ -8,7 +8,7 @@
 #include "tensor/device.h"
 
 typedef struct osh_picked {
-    osh_tensor *ids; // own: I32 [N] in host memory: index in w of the row of each of the N ids
+    osh_tensor *ids; // own: I32 [N] in host memory: for each of the N ids, index of its row in w
     osh_tensor *w;   // own: [distinct ids, D] on the device, in the order of the table
 } osh_picked;
 /* True if weight k of the node is a table that is not read as a whole: only the rows that the
@@ -19,8 +19,8 @@ typedef struct osh_picked_ids {
     int64_t n;
     osh_device *device; // view: device to which the rows are copied; NULL: host memory
 } osh_picked_ids;
-/* Reads the rows of the table w that `ids` names. A non-finite element is an error that names the
- * tensor and the element. */
+/* Reads the rows of the table w whose indices are in `ids`. A non-finite element is an error that
+ * names the tensor and the element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
 /* Frees the rows. */

@@ -93,7 +93,7 @@ static bool picks_for_expert(const osh_graph *g, int first)
                ((const osh_moe_combine_attr *)combine->attr)->expert;
 }
 
-/* True if the experts that begin at nodes a and b can run at once: they have the same router
+/* True if the experts that begin at nodes a and b can run together: they have the same router
  * output, and equal widths and attributes. */
 static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {

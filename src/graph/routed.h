@@ -1,5 +1,5 @@
 /* routed.h - lets an expert run only on the rows that the router sends to it. On a device,
- * consecutive experts of a layer run at once; such experts are called a mixture.
+ * consecutive experts of a layer run together; such experts are called a mixture.
  *
  *   route [N, E]    expert 5 has weights in rows 3 and 8
  *   gate, up, glu and down run on rows 3 and 8; moe_combine reads only these rows of down */
@@ -58,7 +58,8 @@ void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r);
 /* Copies the rows r->rows of x to r->x[k]. value: index of the value x. */
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
                              const osh_tensor *x);
-/* Writes the rows of an expert to their rows of `to` [N, D]. Other rows do not change. */
+/* Copies `rows`, the rows of an expert, to their positions in `to` [N, D]. Other rows of `to` do
+ * not change. */
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
 /* Returns an upper bound of the extra bytes of a node of an expert, for a batch of n_tokens tokens,
  * with the allocator's overhead. The inputs and outputs of the node are not counted. */

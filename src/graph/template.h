@@ -86,7 +86,7 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
 /* Returns a member of config.json, or NULL if there is none. `name` may have dots:
  * "attn_config.clip_qkv" is a member of the object attn_config. If another template wraps the text
- * model, its "sets" have precedence over config.json. */
+ * model, the "sets" of that template have precedence over config.json. */
 const cJSON *osh_scope_member(const osh_scope *s, const char *name);
 /* Evaluates an expression like osh_scope_num. depth: number of expressions that contain this
  * expression. */

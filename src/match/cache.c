@@ -6,8 +6,8 @@
  * Keys and values are observed as inputs of the attention, after rope. Their scales are written
  * together with the Linear that reads the output of the attention, directly or through a gate. The
  * scales are complete when this Linear is solved, and its record in the journal contains them. If
- * no modifier quantizes the Linear, it is listed only because of the scales, and its weight does
- * not change.
+ * no modifier quantizes the Linear, it is in the list p->linears only because of the scales, and
+ * its weight does not change.
  *
  * If a scheme has static output_activations, the Linear gets the tensors `output_scale` and
  * `output_zero_point`, [1]. They are computed from the Linear's output with the original weight.
@@ -75,9 +75,9 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if no Linear before `linear` needs the range (smallest and largest element) of the same
- * graph value. Linears with the same input are adjacent in p->linears, so only these are
- * compared. */
+/* True if no Linear before `linear` needs the range (smallest and largest element) of this Linear's
+ * k-th observed value, for the same quantization arguments. Linears with the same input are
+ * adjacent in p->linears, so only these are compared. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];

@@ -17,7 +17,7 @@ static bool dense_is_weight(const osh_entry *e)
            !osh_ends_with(e->name, n, "norm.weight");
 }
 
-/* Returns the reason why a tensor stays dense. The tensor is not the weight of a known module. */
+/* Returns the reason why a tensor that is not the weight of a known module stays dense. */
 static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";

@@ -191,7 +191,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        // an observer that searches uses all threads for one Linear
+        // the search of an observer uses all threads, so these Linears are done one by one
         OSH_TRY(globals_scan_one(cx, &s, k, 0));
         s.which[k--] = s.which[--n_which];
     }

@@ -1,5 +1,5 @@
-/* inputs.h - declares the inputs of a plan: options, source, recipe, graph and data. Also has some
- * facts that depend only on these inputs. */
+/* inputs.h - declares the inputs of a plan: options, source, recipe, graph and data. Also declares
+ * some decisions that depend only on these inputs. */
 #ifndef OSH_INPUTS_H
 #define OSH_INPUTS_H
 #include "data/mix.h"

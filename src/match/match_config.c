@@ -132,7 +132,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               // layers of a vision tower have no "language_model" in their names
+                               // matches no layer of a vision tower: they have no "language_model"
                                name + inner));
 done:
     return rc;
@@ -306,9 +306,9 @@ done:
     return rc;
 }
 
-/* Adds modules that the checkpoint lacks to the output's config, if they belong to the fused layer
- * of module c. (A fused layer consists of several modules, such as q_proj, k_proj and v_proj.) Such
- * a module gets the group of the other modules, or an entry of the ignore list. vLLM looks up all
+/* Completes the fused layer of module c in the output's config. (A fused layer consists of several
+ * modules, such as q_proj, k_proj and v_proj.) If the checkpoint lacks a module of this layer, the
+ * module gets the group of the other modules, or an entry of the ignore list. vLLM looks up all
  * modules of a fused layer, even if the model has fewer. (Some layers of Gemma 4 have no v_proj,
  * because their keys are also the values.) */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,

@@ -37,7 +37,7 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
          * user: index of the next Linear that uses the same weight of the graph. */
         int reader, user;
         int joint;          // index of the next Linear that shares the global scale (globals.h)
-    } next;                 // members are -1 if there is no next Linear
+    } next;                 // each of the three members is -1 if there is no such Linear
     /* Bits OSH_STAT_* of all statistics that the Linear needs. osh_wants returns the bits for the
      * current traversal. */
     unsigned wants;
@@ -47,8 +47,8 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
     /* index of the first Linear that shares the global scale; -1: there is no global scale */
     int joint;
     /* ranged[k]: index of the graph value whose range gives the static scales of the Linear's k-th
-     * observed value; -1: none. This is the observed value itself. Or it is an earlier value from
-     * which an op that keeps ranges computes the observed value (rewrite/passthrough.h). */
+     * observed value; -1: none. The index is that of the observed value itself, or of an earlier
+     * value from which an op that keeps ranges computes it (rewrite/passthrough.h). */
     int ranged[OSH_RANGED];
     int64_t heads[OSH_RANGED]; // heads[k]: number of scales of the k-th observed value
     /* True if no modifier quantizes or prunes the Linear, so that its weight does not change. Such

@@ -28,7 +28,7 @@ typedef struct osh_plan_module { // a module with a 2-D weight
     /* True if --only is given and does not name the module. If the source quantizes such a module,
      * `scheme` is its group in the source. */
     bool left;
-    /* true for a head without a tensor whose name may have another prefix in transformers */
+    /* true for a head that has no tensor, if its name may have another prefix in transformers */
     bool absent;
     /* True if the target "Linear" does not match the module, but a target with the module's name
      * does (is_named). */

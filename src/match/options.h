@@ -9,7 +9,7 @@
  * set. The names are those of LLM Compressor's arguments. */
 typedef struct osh_options {
     char *model, *adapter, *recipe, *output;
-    osh_strs dataset; // paths of data sets; each may have a share of the samples (data/mix.h)
+    osh_strs dataset; // data sets: the path, and possibly a share of the samples (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
     char *target;             // engine that must load the output: "vllm", "transformers" or "both"
@@ -107,7 +107,7 @@ int64_t osh_samples_asked(const osh_options *o);
  * option is a list, the text becomes its next item. The caller must initialize `object` with
  * osh_fields_default, and free it with osh_fields_deinit.
  * given: records which options were set, so that setting an option twice is an error. (Lists may be
- * set several times.) If NULL, the last value counts. */
+ * set several times.) If `given` is NULL, this is no error, and the last value counts. */
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value);
 /* Sets one option of `oneshot`, like osh_argument_set without `given`. */

@@ -40,7 +40,7 @@ typedef struct sizing {
     /* own [values]: number of equal parts of the value, each of which grows; 0: not set, counts as
      * 1 */
     int64_t *parts;
-    osh_padded *of;         // own [weights]: zeros that a weight gets; none if its `tensor` is -1
+    osh_padded *of;         // own [weights]: zeros that the weight gets; `tensor` -1: no zeros
     /* size: value of the key in config.json, 0: absent. unit: number that must divide the new
      * size. */
     int64_t size[N_KEYS], unit[N_KEYS];
@@ -116,7 +116,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], 2 * s->size[k]));
     rc = sizing_build(cx, &doubled, s);
     if (rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) goto done;
-    if (rc) rc = OSH_OK, osh_error_clear(cx); // a template may refuse the doubled size
+    if (rc) rc = OSH_OK, osh_error_clear(cx); // no error: a template may refuse the doubled size
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], s->size[k]));
     if (!doubled || doubled->n_weights != s->graph->n_weights) goto done;
     for (int i = 0; i < s->trial.n_linears; i++) {

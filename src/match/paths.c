@@ -130,7 +130,7 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
             OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
                      o->shown, o->path);
     }
-    if (w->use != OSH_PATH_LOGITS) // osh_saved_make_dir checks a directory for logits
+    if (w->use != OSH_PATH_LOGITS) // osh_saved_make_dir checks the directory of logits
         OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
     if (w->use == OSH_PATH_NPY || w->use == OSH_PATH_PAGE || w->use == OSH_PATH_PANEL)
         OSH_TRY(check_directory(cx, w));

@@ -217,8 +217,8 @@ done:
     return rc;
 }
 
-/* Removes the groups that match no module, as compressed-tensors does, so that the output's config
- * does not have them. */
+/* Removes the groups that match no module, so that the output's config does not have them.
+ * compressed-tensors does the same. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
@@ -283,7 +283,8 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
-/* Like near_module. For lm_head, the hint names the head of a model that calls it otherwise. */
+/* Like near_module. If `text` is "lm_head", but the head of this model has another name, the hint
+ * is this name. */
 static const char *near_ignored(osh_near *near, char room[240], const char *text,
                                 const osh_matching *p, const osh_plan_modules *cs)
 {

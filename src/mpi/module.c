@@ -8,8 +8,8 @@
 
 #include "ranks/table.h"
 
-/* all: communicator for transfers, which arrive in their order.
- * control: communicator for control messages, which are probed. */
+/* all: communicator for transfers; the receiver knows which transfer comes next.
+ * control: communicator for control messages; the receiver asks whether one has arrived. */
 static MPI_Comm all, control;
 
 static int module_open(osh_ranks_facts *to)
@@ -44,7 +44,7 @@ static void module_text(int code, char to[OSH_RANKS_TEXT])
     snprintf(to, OSH_RANKS_TEXT, "%.*s", OSH_RANKS_TEXT - 1, text);
 }
 
-/* Sets *to to a new request, and returns it. Returns NULL if out of memory. */
+/* Makes a request, stores it in *to and returns it. Returns NULL if out of memory. */
 static MPI_Request *request_new(void **to)
 {
     MPI_Request *r = malloc(sizeof *r);

@@ -26,8 +26,8 @@ const char *osh_division_text(const osh_division *d);
  * `oneshot plan`, they return --ranks and --ranks-per-node. */
 int osh_plan_n_ranks(const osh_plan *p);
 int osh_plan_ranks_per_node(const osh_plan *p);
-/* Computes the bytes that the ranks send each other for the visit with range number `index`:
- * statistics, codes to rank 0, and codes from rank 0. Only for OSH_DIVIDE_SAMPLES. */
+/* Computes the number of bytes that the ranks send each other for visit number `index`: statistics,
+ * codes to rank 0, and codes from rank 0. Only for OSH_DIVIDE_SAMPLES. */
 osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks);
 /* True if this rank runs the sample. Group g of samples belongs to rank g % (number of ranks). If
  * `ranks` is NULL, this process runs all samples. */

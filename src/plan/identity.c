@@ -376,8 +376,8 @@ done:
     return rc;
 }
 
-/* Sets *out as osh_identity_differs does, for the field back_end only. Several other fields depend
- * on it. */
+/* Sets *out as osh_identity_differs does, but compares only the field back_end. This field is
+ * compared first, because several other fields depend on it. */
 static osh_status identity_back_end_differs(osh_ctx *cx, char **out, const osh_identity *id,
                                             const cJSON *was)
 {

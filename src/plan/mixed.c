@@ -88,7 +88,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
 {
     osh_status rc = OSH_OK;
     osh_mixed *m = NULL;  // own
-    /* own: maps the name of a unit, with the index of its scheme, to the index of the unit */
+    /* own: map with the index of each unit; the key is the unit's name and its scheme's index */
     osh_map *first = NULL;
     char *name = NULL, *key = NULL; // own
     OSH_NEW(cx, m, 1);

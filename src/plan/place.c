@@ -102,14 +102,15 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_device_kind *kind = osh_plan_kind(&p->in);
     osh_device *idle = NULL; // own: a GPU that is opened only to check that there is one
-    bool shared = osh_divide(p).kind == OSH_DIVIDE_SAMPLES; // false: rank 0 alone opens its GPU
+    // true: each rank opens a GPU; false: only rank 0 opens one
+    bool shared = osh_divide(p).kind == OSH_DIVIDE_SAMPLES;
     if (p->in.on_device) {
         OSH_TRY(osh_rank_gpu_open(cx, &p->in.device, shared ? p->in.opt->ranks : NULL, kind,
                                   p->in.ordinal, (size_t)osh_memory_arena(&p->budget)));
         if (p->budget.memory.by_gpu)
             OSH_TRY(kind->type->files->stage_open(cx, p->in.device, p->in.opt->use_gds));
     } else if (!osh_device_is_auto(p->in.opt->device) && osh_device_is_gpu(p->in.opt->device)) {
-        // osh_device_find fails if there is no GPU
+        // fails if there is no GPU, because the user has asked for one
         OSH_TRY(osh_device_find(cx, &kind, &p->in.ordinal, p->in.opt->device));
         OSH_TRY(osh_device_open(cx, &idle, kind, p->in.ordinal, 0));
     }

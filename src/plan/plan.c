@@ -98,8 +98,8 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size replace all config groups and do not "
                      "support groups of attention: want kv_cache_scheme, or no such group",
                      m->type->name);
-        /* The survey measures changes of weights. Codes for keys and values in the cache do not
-         * change weights. */
+        /* The survey measures changes of weights, so it leaves out codes for keys and values in the
+         * cache, which do not change weights. */
         m->cache.present = false;
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
@@ -216,8 +216,8 @@ done:
     return rc;
 }
 
-/* For --loss-mask answers, with which only tokens of answers count. Fails if no token counts in
- * statistics. Warns about samples in which no token counts. */
+/* Checks the samples for `--loss-mask answers`, with which only tokens of answers count in
+ * statistics. Fails if no token counts. Warns about samples in which no token counts. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
     int64_t none = 0;
@@ -284,8 +284,9 @@ done:
     return rc;
 }
 
-/* Warns if a modifier compares inputs of modules with the original model, but the inputs of some
- * modules are not compared. With --sequential-targets Linear, all of them would be compared. */
+/* Warns if a modifier compares the inputs of modules with their inputs in the original model, but
+ * some inputs are not compared. With `--sequential-targets Linear`, all inputs would be
+ * compared. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;

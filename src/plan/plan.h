@@ -17,8 +17,8 @@
 /* One of several traversals (traversals.h). A traversal is one forward computation of all samples
  * through the model. */
 typedef struct osh_traversal {
-    /* The traversal owns the lists passes, seen, visits and batch_at. Other members are copies of
-     * those of the plan's schedule. */
+    /* The traversal owns the members `passes`, `seen`, `visits` and `batch_at`, which are lists.
+     * All other members are copies of the members of the plan's schedule. */
     osh_schedule schedule;
     osh_budget budget;     // the traversal owns memory.places; other members are copies or views
     /* Work (estimated seconds, osh_cost) of the phases observe (0), solve (1) and propagate (2),

@@ -1,4 +1,4 @@
-/* traversals.c - plans the traversals of --pipeline independent: one traversal for each modifier
+/* traversals.c - plans the traversals of `--pipeline independent`: one traversal for each modifier
  * that needs data. */
 #include "plan/traversals.h"
 
@@ -99,9 +99,9 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
     v->budget.memory = (osh_memory){.load_bytes = p->budget.memory.load_bytes};
 }
 
-/* Copies the schedule and the budget of the traversal with the highest host peak to the plan. Then
- * raises the plan's peaks to the largest of all traversals. Sets the plan's read_bytes to the sum
- * over all traversals, because each of them reads the weights. */
+/* Finds the traversal with the highest host peak, and copies its schedule and its budget to the
+ * plan. Then raises the plan's peaks to the largest of all traversals. Sets the plan's read_bytes
+ * to the sum over all traversals, because each of them reads the weights. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;

@@ -1,8 +1,8 @@
-/* traversals.h - implements the option --pipeline independent, like LLM Compressor's
- * IndependentPipeline. Each modifier that needs data gets one traversal (a forward computation of
- * all samples), in the order of the recipe. A traversal runs the model with the changes of earlier
- * traversals. The factors of these traversals are folded in, and the Linears that they solved are
- * read from the output.
+/* traversals.h - implements `--pipeline independent`, like LLM Compressor's IndependentPipeline.
+ * Each modifier that needs data gets one traversal (a forward computation of all samples), in the
+ * order of the recipe. A traversal runs the model with the changes of earlier traversals. The
+ * factors of these traversals are folded in, and the Linears that they solved are read from the
+ * output.
  *
  *   SmoothQuantModifier    traversal 1: factors of all layers
  *   GPTQModifier           traversal 2: Hessians and codes of all layers
@@ -15,7 +15,7 @@
 #define OSH_TRAVERSALS_H
 #include "plan/plan.h"
 
-/* Finds the traversals of --pipeline independent, and plans the memory of each of them. If there
+/* For `--pipeline independent`, finds the traversals and plans the memory of each of them. If there
  * are fewer than two traversals, plans the memory of the run instead. */
 osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p);
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p);

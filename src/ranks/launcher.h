@@ -11,7 +11,7 @@ typedef struct osh_launcher {
     const char *module;
     const char *library; // name of the launcher's MPI library
 } osh_launcher;
-/* Fills *to from the environment variables. Fails if a variable of a launcher has an invalid
- * number, or if srun has started several tasks without MPI. */
+/* Finds the launcher by the environment variables, and describes it in *to. Fails if a variable of
+ * a launcher has an invalid number, or if srun has started several tasks without MPI. */
 osh_status osh_launcher_find(osh_ctx *cx, osh_launcher *to, osh_env_fn env);
 #endif

@@ -192,9 +192,9 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
                  r->facts.size, r->facts.node, r->phase);
 }
 
-/* Lists in *to only the guards that run now. If each rank has its own container, this process does
- * not see the guards of other ranks. Then osh_process_runs is false for them, and the guard of this
- * rank does not watch them. */
+/* The list in *to gets only guards that run now. If each rank has its own container, this process
+ * does not see the guards of other ranks. Then osh_process_runs is false for them, and the guard of
+ * this rank does not watch them. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
     int n = 0;

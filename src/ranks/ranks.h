@@ -61,9 +61,10 @@ int osh_ranks_threads(const osh_ranks *r);
 /* Sets the name of the current work, which osh_ranks_fail puts into its message. `of` may be
  * NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
-/* Gives the guard of this rank (cli/guard.c) the data that it needs. From now on, writes the rank,
- * the node and the current work to to->where; r keeps a view of *to. Also stores the guards of the
- * node's other ranks in *to, until all ranks have called osh_ranks_close. */
+/* Stores the data that the guard of this rank (cli/guard.c) needs in *to, of which r keeps a view.
+ * From now on, osh_ranks_phase also updates the member `where`: the rank, the node and the current
+ * work. Until all ranks have called osh_ranks_close, *to also lists the guards of the node's other
+ * ranks. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Reports a failed job. rc: status of the job; the error is in cx. A rank other than 0 sends the
  * error to rank 0 and waits some seconds. In this time, rank 0 prints the error and ends this

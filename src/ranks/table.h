@@ -37,7 +37,8 @@ typedef struct osh_ranks_table {
     int (*recv)(void *to, size_t n, int from, int tag, void **request);
     int (*broadcast)(void *bytes, size_t n, int root, void **request);
     int (*barrier)(void **request);
-    /* *done: set to 1 if the transfer is complete, and *request then to NULL */
+    /* *done: set to 1 if the transfer is complete, otherwise to 0. If the transfer is complete or
+     * has failed, *request is also set to NULL. */
     int (*test)(void **request, int *done);
     /* Looks for a message with this tag that has arrived but is not received yet. *any: set to 1 if
      * there is one. *from and *n are then set to its sender and its number of bytes. */

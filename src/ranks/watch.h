@@ -25,7 +25,8 @@ typedef struct osh_watch { // memory that a rank shares with its guard
     osh_process peers[OSH_PEERS]; // guard processes of the other ranks on this machine
 } osh_watch;
 
-/* Sets *to to the process `pid`. If there is no such process on this machine, to->start is 0. */
+/* Describes the process `pid` in *to. If there is no such process on this machine, to->start
+ * is 0. */
 void osh_process_find(osh_process *to, pid_t pid);
 /* True if the process runs. False if it has ended, even if it is still a zombie because its parent
  * has not collected it. */

@@ -58,7 +58,7 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        /* no weight of a fold is used by more than one Linear */
+        /* Only one Linear uses the weight: a fold refuses weights that several nodes use. */
         int i = osh_first_user(p->match, f->takes[k]);
         const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
         b[k] = (osh_balance){.name = l ? l->name : w->name,

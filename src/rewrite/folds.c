@@ -83,9 +83,9 @@ static bool passes_on(const osh_node *n, int value)
     return true;
 }
 
-/* Checks that every node that reads the value is a balance layer, or passes factors on to its
- * output (passes_on). In the second case, checks this output, too. Sets reached[k] to true if the
- * balance layer f->takes[k] gets the factors. */
+/* Checks the nodes that read the value. Each of them must be a balance layer, or pass factors on to
+ * its output (passes_on). In the second case, checks the readers of this output, too. Sets
+ * reached[k] to true if the balance layer f->takes[k] gets the factors. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {

@@ -228,8 +228,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns the output tensors to shards, in their order. If the tensors of a module do not fit in
- * the rest of a shard, they begin the next shard. Returns the number of shards. */
+/* Assigns the output tensors to shards, in the order of p->out. If the tensors of a module do not
+ * fit in the rest of a shard, they begin the next shard. Returns the number of shards. */
 static int assign_shards(osh_manifest *p)
 {
     int shard = 0;

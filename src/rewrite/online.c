@@ -217,7 +217,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // passes ownership
     }
-    // osh_graph_insert sets the attributes that it takes to NULL; the loop below frees the others
+    // on success, osh_graph_insert takes all attributes, and sets each `attr` in the list to NULL;
+    // after a failure, the loop below frees the attributes
     rc = osh_graph_insert(cx, g, list, o->n_turns);
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);

@@ -16,8 +16,7 @@ typedef struct osh_router_tokens { // numbers of tokens that one router sends to
 typedef struct osh_coverage {
     osh_router_tokens *routers; // own
     int n;
-    /* Index in `routers` of the router whose output the value is; -1: the value is no such
-     * output. */
+    /* If the value is the output of a router: index of this router in `routers`. Otherwise -1. */
     int *router;         // own [graph values]
 } osh_coverage;
 /* Makes the counters *out (own). Sets *out to NULL if the graph has no router. */

@@ -190,8 +190,8 @@ done:
     return rc;
 }
 
-/* Raises row `worker` of `most`, the largest magnitude of each column so far, to the magnitudes in
- * one chunk of the weight. */
+/* Updates row number `worker` of `most` with the magnitudes in one chunk of the weight. The row has
+ * the largest magnitude of each column so far. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;

@@ -32,8 +32,8 @@ osh_visit_state osh_engine_state(const osh_engine *e)
     return (osh_visit_state){engine_has_solved, engine_has_folded, e};
 }
 
-/* True if an earlier run has solved all Linears of the range. False if the range has none, because
- * its visit has no parts that a run could skip. */
+/* True if the range has Linears that need statistics, and an earlier run has solved all of them.
+ * (Without such Linears, the visit has no part that a run could skip.) */
 static bool engine_was_solved(const osh_engine *e, const osh_range *r)
 {
     bool any = false;

@@ -109,8 +109,8 @@ void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
 bool osh_run_solved(const osh_run *r, int first, int n);
 /* Runs the pipelines sequential and basic. (The function is in sequential.c.) */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);
-/* Runs a single visit, with random values in the activation store. The rest of the work is that of
- * a run, so the visit needs the memory that it needs in a run. */
+/* Runs a single visit, with random values in the activation store. Apart from these values, the
+ * visit does the same as in a run, so it needs the same memory. */
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
 /* Tunes codes, scales and norms of the output. Called after all Linears are solved and all tensors
  * are copied. (The function is in tune.c.) */

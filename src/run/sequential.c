@@ -159,7 +159,7 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
     osh_places_aim(p, e->index, osh_way_of(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    // cancels the planned address, which osh_acts_put may not have used
+    // cancels the planned address, in case osh_acts_put did not use it
     osh_places_aim_off(p);
     return rc;
 }

@@ -134,8 +134,8 @@ done:
     return rc;
 }
 
-/* True if no token was routed to the Linear's expert. The diagonal of the Hessian is then 0. If the
- * Hessian is on a device, no rows were added to it. */
+/* True if no token was routed to the Linear's expert. For a Hessian on the host, tests whether its
+ * diagonal is 0. For a Hessian on a device, tests whether any rows were added to it. */
 static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h,
                               const osh_stats *stats)
 {
@@ -180,8 +180,8 @@ static void group_deinit(osh_ctx *cx, group *g)
     *g = (group){0};
 }
 
-/* Sets the weights and the statistics in the jobs of the call. The caller must free the group with
- * group_deinit, even after a failure. */
+/* Makes the group *g for the call, and sets the weights and the statistics in the jobs of the call.
+ * The caller must free *g with group_deinit, even after a failure. */
 static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
                              const osh_call *call)
 {
@@ -287,7 +287,7 @@ done:
     return rc;
 }
 
-/* Solves the n groups together, in one call on the GPU. */
+/* Solves the Linears of n groups together on the GPU (compress_groups). */
 static osh_status groups_gather(osh_ctx *cx, group *of, int n)
 {
     osh_status rc = OSH_OK;

@@ -387,9 +387,9 @@ done:
     return rc;
 }
 
-/* Adds the rows of x that count to the statistics of a value. If osh_dataset.counted is not NULL,
- * only rows of counted tokens count. In a value of an expert that gets only its own tokens, rows of
- * zeros do not count. */
+/* Adds rows of x to the statistics of a value. If osh_dataset.counted is not NULL, adds only rows
+ * of counted tokens. For a value of an expert that gets only its own tokens, leaves out rows of
+ * zeros. */
 static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                      const osh_tensor *original, const osh_batch *b)
 {
@@ -414,9 +414,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    // If a value has a counterpart in the original model, its statistics belong to the value of the
-    // quantized model, but the pass computes the counterpart. For routers, the pass may also
-    // compute the value of the quantized model, which must not be counted a second time.
+    // If s->same is true and a value has a counterpart in the original model, the pass computes the
+    // counterpart instead of the value. The counterpart is added to the statistics of the value.
+    // For routers, the pass may compute both; then only the counterpart is added.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;

@@ -21,8 +21,8 @@ const bool *osh_stats_wanted(const osh_stats *s);
  * (osh_divide_sample). The sums of a value go to the rank that solves the Linears that read the
  * value. Must be called before values are added. Does nothing if `ranks` is NULL. */
 osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks);
-/* Returns the rank that solves the Linears that read the value, and gets its sums. Returns 0 if
- * statistics are not divided. */
+/* Returns the rank that solves the Linears that read the value. This rank gets the sums of the
+ * value. Returns 0 if statistics are not divided. */
 int osh_stats_owner(const osh_stats *s, int value);
 /* Merges the sums of one round between ranks. All ranks call it after each of them has added the
  * samples of one group. In round number `round`, rank k has added group number round * n + k; n is

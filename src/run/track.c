@@ -219,9 +219,9 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 /* ---- phases and progress ---- */
 
-/* Sets the finished fraction and the speed of the job. The speed is an amount divided by the time
- * that the whole job would take at the speed of this process. The amount is the number of the job's
- * tokens. For a job without data, it is the number of bytes of the source. */
+/* Sets the finished fraction and the speed of the job. The speed is the work of this process,
+ * divided by the time that the process needs for it. The work is this process's fraction of the
+ * tokens of the job, or for a job without data, of the bytes of the source. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;
@@ -253,7 +253,7 @@ static void device_mark_begin(osh_ctx *cx, osh_run *r)
     if (d && d->type->mark_new(cx, d, &r->phase_begin)) osh_error_clear(cx);
 }
 
-/* Adds the time that has passed on the GPU since device_mark_begin to the current phase. */
+/* Measures the time on the GPU since device_mark_begin, and adds it to the current phase. */
 static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
     osh_device *d = r->plan->in.device;

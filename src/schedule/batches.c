@@ -20,9 +20,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
 
 /* BATCH_LANES: largest number of samples per thread in a batch. The values of so few samples fit in
  * the CPU's caches.
- * BATCH_BYTES: limit for the bytes of the widest value of a batch.
- * THREAD_BYTES: this size times the number of threads is the limit, if it is more than
- * BATCH_BYTES. */
+ * BATCH_BYTES, THREAD_BYTES: limit for the bytes of the widest value of a batch. It is THREAD_BYTES
+ * for each thread, but at least BATCH_BYTES. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_schedule *p, int64_t first)

@@ -66,7 +66,7 @@ typedef struct osh_schedule {
     const osh_rewrites *rewrites; // view
     osh_partition *parts;    // own: the subgraphs; NULL: the model has no graph
     osh_pass *passes;        // own [parts->n]
-    /* Number of traversals with --pipeline independent (plan/traversals.h). 0: one traversal serves
+    /* Number of traversals of `--pipeline independent` (plan/traversals.h). 0: one traversal serves
      * all modifiers. */
     int n_traversals;
     /* Only if n_traversals > 0: index of the current traversal, and index of the modifier that it
@@ -82,7 +82,7 @@ typedef struct osh_schedule {
     int64_t looked_up;       // sum over all batches of the number of different tokens in the batch
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
-    /* true if no Linears gate and up run as one kernel with their glu (osh_exec_span.joins) */
+    /* true if Linears gate and up and their glu never run as one kernel (osh_exec_span.joins) */
     bool apart;
     bool rounds; // true if the model rounds the inputs of Linears when it runs
     /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */

@@ -167,8 +167,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Adds router outputs to the inputs w->in of a step with nodes [first, first + n). These outputs
- * list the rows of values of experts that the step computes or reads. */
+/* If a step with nodes [first, first + n) computes or reads values of an expert, adds the router's
+ * output to the inputs of the step, w->in. The router's output lists the rows of these values. */
 static void walk_add_routes(walk *w, int first, int n)
 {
     for (int i = first; i < first + n; i++) {
@@ -309,9 +309,9 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
 {
     osh_status rc = OSH_OK;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: true if no later pass reads the inputs of the range.
-     * again: true if a later pass, or learning by block, reads these inputs after the last
-     * round. */
+    /* again: true if the inputs of the range are read after the last round: by another pass, or by
+     * learning by block.
+     * over: true if the inputs are not read after this round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (walk_solved(w, w->stats) && !outputs) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));

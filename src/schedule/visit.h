@@ -36,8 +36,8 @@ typedef struct osh_visit_state {
     bool (*folded)(const void *user, const osh_range *r);
     const void *user;
 } osh_visit_state;
-/* Replaces the list `to` by the steps of the visit with range number `index`. done: results of an
- * earlier run; NULL: there was none. */
+/* Replaces the list `to` by the steps of visit number `index`. done: results of an earlier run;
+ * NULL: there was none. */
 osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int index,
                           const osh_visit_state *done);
 #endif

@@ -99,8 +99,8 @@ static int64_t window_largest(const osh_windows *w)
     return largest;
 }
 
-/* Adds the call to the window. Returns false if it does not fit to the calls that are in the
- * window. */
+/* Adds the call to the window. Returns false if the call cannot be solved together with the calls
+ * that are already in the window. */
 static bool window_add(osh_windows *w, const osh_call *c)
 {
     osh_window_kind kind = call_kind(w, c);

@@ -154,7 +154,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 
 /* ---- samples ---- */
 
-/* Returns the memory class for which the stored values count. */
+/* Returns the memory class in which the bytes of stored values are counted. */
 static osh_mem_class acts_class(const osh_acts *a)
 {
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;

@@ -51,8 +51,8 @@ osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t 
 /* Returns n, the number of batches to request in advance. Before the caller gets batch k, it must
  * call osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
-/* Lets the GPU itself read the files of values, with cuFile. The device must have a stage for this
- * (osh_device_files). */
+/* Lets the GPU itself read the files of values, with cuFile. The device must have allocated its
+ * stage, which is a buffer for such reads (osh_device_files). */
 void osh_acts_by_gpu(osh_acts *a);
 /* The next two functions set numbers that identify the contents of files on the disk.
  * osh_acts_of_run sets a number that no other run has. osh_acts_stage sets the stage: a number for

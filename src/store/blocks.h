@@ -36,10 +36,10 @@ size_t osh_blocks_gross(size_t n_bytes);
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
  * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
  * overwrite t.
- * osh_block_store returns before its copy is complete. `through` is a buffer in GPU memory with the
- * size of t, or NULL. With this buffer, later work of the GPU does not wait for the copy, either.
- * Until osh_blocks_settle is called, only osh_block_store may write to the buffer. Blocks that were
- * stored through the buffer must not be loaded before that. */
+ * osh_block_store may return before its copy is complete. `through` is a buffer in GPU memory with
+ * the size of t, or NULL. With NULL, later work of the GPU waits for the copy. With a buffer, it
+ * does not wait. But until osh_blocks_settle is called, only osh_block_store may write to the
+ * buffer, and blocks that were stored through the buffer must not be loaded. */
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
                            void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);

@@ -61,7 +61,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = gpu ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU, the batch that is now copied to the GPU is also in memory. */
+    /* With a GPU, one more batch is in memory: the batch that is now copied to the GPU. */
     return (n_ahead + gpu) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -114,7 +114,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- threads ---- */
 
-/* True if no thread reads samples of the task, or will read any. */
+/* True if no thread reads samples of the task now, and none will read any later. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
