@@ -107,8 +107,8 @@ done:
     return rc;
 }
 
-/* If the recipe of the output has the line m->mark, which identifies this measurement, sets *recipe
- * (own) to that recipe. */
+/* Sets *recipe (own) to the recipe of the output, if this recipe has the line m->mark. The line
+ * identifies the measurement. */
 static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
                                         const osh_options *opt)
 {
