@@ -103,7 +103,7 @@ void osh_free(osh_ctx *cx, void *p);
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 /* Sets the class of later allocations; returns the previous class. */
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
-/* Moves the block `p`, which may be NULL, to another class. */
+/* Moves the block `p` to another class. `p` may be NULL. */
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. The limit of OSH_MEM_HOST is for the
  * sum of all classes. If n_bytes is 0, the class gets no limit. */
