@@ -10,8 +10,9 @@
 #include "budget/budget.h"
 
 /* Sets p->memory. Simulates every visit. Chooses the tier in which values are stored (GPU, host or
- * disk), prefetch, and the phases of each visit (osh_phases). Fails with OSH_E_USAGE if the user's
- * budgets cannot be kept. The message then names the smallest possible budget. */
+ * disk). Also chooses whether to prefetch, and the phases of each visit (osh_phases). Fails with
+ * OSH_E_USAGE if the user's budgets cannot be kept. The message then names the smallest possible
+ * budget. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
 /* Sets p->memory.least to the smallest budgets with which the visits run, without base_bytes. With
  * these budgets, values are in the slowest tier, and Linears are solved in small groups. */
