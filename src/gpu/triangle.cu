@@ -1,5 +1,5 @@
-/* triangle.cu - computes the inverse X = L^-1 of the Cholesky factor L of A = L L^T in place, in
- * the lower triangle of A. cuSOLVER's potrf computes L. Matrix products compute X from L:
+/* triangle.cu - computes X = L^-1 in place, in the lower triangle of A. L is the Cholesky factor
+ * of A, so A = L L^T. cuSOLVER's potrf computes L. Matrix products compute X from L:
  *
  *   1. A kernel inverts all diagonal blocks of SIDE rows.
  *   2. Each pair of neighbours D_1, D_2 becomes one block of twice as many rows, until the blocks
@@ -68,8 +68,8 @@ static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t ro
     for (int i = c; i < w; i++) at[i * a.ld + c] = x[i][c];
 }
 
-/* Matrices in row-major order. Each begins `stride` elements after the matrix before. `at` is a
- * view. */
+/* Matrices in row-major order. Each matrix begins `stride` elements after the previous one. `at` is
+ * a view. */
 typedef struct stack {
     float *at;
     int64_t ld, stride;
