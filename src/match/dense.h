@@ -18,8 +18,8 @@ osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
 /* Appends a warning, without a newline, if p->dense_share is larger than OSH_DENSE_MUCH. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);
-/* Appends a warning if the output, which has total_bytes bytes, is larger than the source. This
- * happens if weights that the source stores as codes become dense. */
+/* Appends a warning if the output is larger than the source. This happens if weights that the
+ * source stores as codes become dense. total_bytes: size of the output. */
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_matching *p, int64_t total_bytes);
 /* Adds the members "left_dense" and "dense_share" to the JSON of the plan or of the report. Returns
  * false if out of memory. */

@@ -3,9 +3,10 @@
 #define OSH_LOADERS_H
 #include "match/matching.h"
 
-/* Finds the first quantized expert that transformers 5.17 does not load correctly, among the
- * Linears from index `from` on. Sets *at to its index. Returns a verb phrase that says what
- * transformers does wrong, such as "does not load". Returns NULL if there is no such expert. */
+/* Finds the first quantized expert that transformers 5.17 does not load correctly. Looks only at
+ * Linears with the index `from` or a higher one. Sets *at to the index of the expert. Returns a
+ * verb phrase that says what transformers does wrong, such as "does not load". Returns NULL if
+ * there is no such expert. */
 const char *osh_experts_fault(int *at, const osh_matching *p, int from);
 /* Finds the first expert that no modifier quantizes and that transformers does not load correctly.
  * Such an expert is dense, or it keeps its codes because of --only.
