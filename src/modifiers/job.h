@@ -15,7 +15,7 @@ enum { // statistics of a value X, as bits that can be combined
     /* For a Linear that reads the output of attention (o_proj): ranges of the keys and values. For
      * a Linear whose outputs are quantized: range of the outputs. */
     OSH_STAT_CACHE = 16,
-    /* Sum over all tokens of the largest X^2 of the token, for a survey (survey.h). */
+    /* Sum over all tokens, for a survey (survey.h). Each token adds its largest X^2. */
     OSH_STAT_PEAKS = 64,
     /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The inputs of
      * its block of the model (such as a decoder layer) are then stored, and also the outputs of the
@@ -57,8 +57,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* For each output of the Linear: increase of the model's loss per squared error of the output.
      * NULL: 1. */
     const double *care;         // view [O]
-    /* For each channel of the input: increase of the model's loss per squared error of the channel,
-     * through all Linears that read the input. NULL: unknown. */
+    /* For each channel of the input: increase of the model's loss per squared error of the channel.
+     * All Linears that read the input contribute to the increase. NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // statistic OSH_STAT_PEAKS of the input; 0: unknown
     /* Scales and zero points of keys and values, one after the other, in their stored form. NULL:
