@@ -310,9 +310,9 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. One matrix product
- * computes all m queries, with all keys up to the last query. Keys after a query get probability
- * 0. */
+/* Computes attention for m queries of one head. The first query is row `row` of the tile. One
+ * matrix product computes all m queries, with all keys up to the last query. Keys after a query get
+ * probability 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {

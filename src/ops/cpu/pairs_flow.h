@@ -47,9 +47,14 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. All blocks of a flow must have the same kind of output: y = a b, y =
- * act(a b) (a up), or `added`. The next call of osh_flow_add or osh_flow_end completes the output
- * of the block. So its output and biases must stay valid until that call returns. */
+/* Multiplies for one block. All blocks of a flow must have the same kind of output:
+ *
+ *   y = a b
+ *   y = act(a b) (a up)
+ *   `added` += a b
+ *
+ * The next call of osh_flow_add or osh_flow_end completes the output of the block. So its output
+ * and biases must stay valid until that call returns. */
 void osh_flow_add(osh_flow *f, const osh_flow_block *block);
 /* Finishes the last block and ends the flow on the calling thread. */
 void osh_flow_end(osh_flow *f);

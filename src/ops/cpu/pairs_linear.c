@@ -101,8 +101,8 @@ static void linear_add_part(job *j, const worker *me, osh_pairs_a a, const band 
     if (!osh_pairs_narrow(&y, sums, COLS, t->m)) atomic_store(&j->bad, true);
 }
 
-/* Adds the products over the in_features of one partial sum, from k0 on, to the sums of rows
- * [first, first + m) and all packed columns. */
+/* Adds the products of one partial sum to the sums of rows [first, first + m) and all packed
+ * columns. k0 is the first of the in_features of the partial sum. */
 static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};

@@ -52,8 +52,8 @@ typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
 
-/* Returns the number of queries of a chunk of a sample of T tokens: QUERIES, or fewer if the scores
- * of one head would need too much memory. */
+/* Returns the number of queries of a chunk, for a sample of T tokens. This is QUERIES, or fewer if
+ * the scores of one head would need too much memory. */
 static int64_t attention_chunk(int64_t T)
 {
     int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float));

@@ -2,9 +2,13 @@
  * computes dx of a row and stores r = 1 / sqrt(variance + eps) and the mean of the row. Then sums
  * over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
  *
- *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
- *   layer_norm   n = (x - mean) r   g = dy (w + offset)   dx += (g - mean(g) - n mean(g n)) r
- *   both         dw += dy n         db += dy */
+ *   both         g   = dy (w + offset)
+ *   rms_norm     n   = x r
+ *                dx += (g - n mean(g n)) r
+ *   layer_norm   n   = (x - mean) r
+ *                dx += (g - mean(g) - n mean(g n)) r
+ *   both         dw += dy n
+ *                db += dy */
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
@@ -84,7 +88,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-/* Function object: the term dy n of the gradient of w, for one element. */
+/* Function object that returns the term dy n of the gradient of w, for one element. */
 template <class T> struct norm_weight_back {
     const float *dy, *r, *mean; // mean: NULL stands for means that are 0
     const T *x;
