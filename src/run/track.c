@@ -31,8 +31,8 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes to the profile that a stage begins (edge "Start") or ends ("End"). A stage is a range of
- * subgraphs, and an item of --checkpoint gives its name. */
+/* Writes a record to the profile: a stage begins (edge "Start") or ends ("End"). A stage is a range
+ * of subgraphs, and an item of --checkpoint gives its name. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
