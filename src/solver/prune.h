@@ -62,8 +62,8 @@ osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O,
                           osh_prune_share share);
 /* Returns the number of bytes of scratch of osh_prune_rows. */
 size_t osh_prune_rows_bytes(int64_t I, int n_threads);
-/* Sets to 0, in place, all weights whose magnitude is at most the k-th smallest magnitude (k from
- * 0) of the whole weight. k is floor(O I sparsity). */
+/* Sets weights to 0, in place. These are all weights whose magnitude is at most the k-th smallest
+ * magnitude of the whole weight (k from 0). k is `floor(O * I * sparsity)`. */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
 /* Returns the k-th smallest magnitude (k from 0) of the n numbers x. Sets *less to the number of

@@ -33,7 +33,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* Adds by[k] h[k] to g [n] for each k < n_rows, in the order of k. */
+/* Adds the products `by[k] * h[k]` to g [n], for each k < n_rows, in the order of k. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
