@@ -56,7 +56,7 @@ run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 run --dataset model/calibration.jsonl --output out >said
 if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
 
-# arguments: reason, flags; checks that nothing is measured, and that the run prints the reason
+# arguments: reason, flags. Checks that nothing is measured, and that the run prints the reason
 not() {
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"

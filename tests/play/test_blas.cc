@@ -123,8 +123,8 @@ static void test_products(void **)
         }
 }
 
-/* Computes n matrix products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
- * Returns the number of queries to cuBLASLt. */
+/* Computes n matrix products of different shapes. Product i has the shape [1 + i % 100, 1 + i /
+ * 100], and the first i is `first`. Returns the number of queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
     long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
