@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Runs the measurement. Sets *line (own) to a line for the recipe, which is a key with the result
- * as its value. Sets *said (own) to a message for the user. */
+/* Runs the measurement. Sets *line (own) to a line for the recipe: a key, and the result as its
+ * value. Sets *said (own) to a message for the user. */
 static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
                                 osh_progress *pr)
 {
