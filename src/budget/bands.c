@@ -156,7 +156,7 @@ typedef struct band_bytes {
     /* Bytes for rounding one band of a Linear. The buffers of the thread are not counted. */
     int64_t work;
     int64_t result; // bytes of the rounded band, until it is written
-    int64_t stays;  // bytes of a Linear that stay in memory until all its tensors are written
+    int64_t stays;  // bytes that a Linear keeps in memory until all its tensors are written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
