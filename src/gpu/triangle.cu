@@ -49,8 +49,8 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
     *t = H == MINUS_LOWER ? __fsub_rn(*t, v) : v;
 }
 
-/* Inverts the lower triangles of consecutive diagonal blocks of SIDE rows in place. The blocks are
- * in the first `rows` rows and columns of `a`. A thread computes one column. */
+/* Inverts consecutive diagonal blocks of SIDE rows in place. Works only on their lower triangles.
+ * The blocks are in the first `rows` rows and columns of `a`. A thread computes one column. */
 static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t rows)
 {
     __shared__ float l[SIDE][SIDE + 1], x[SIDE][SIDE];
@@ -172,7 +172,8 @@ done:
     return rc;
 }
 
-/* Inverts the lower triangles of the diagonal blocks of b->s rows in rows [row, end). */
+/* Inverts the diagonal blocks in rows [row, end). Each block has b->s rows. Works only on the lower
+ * triangles. */
 static osh_status triangle_invert_blocks(osh_ctx *cx, const blocks *b, int64_t row, int64_t end)
 {
     osh_status rc = OSH_OK;
@@ -270,8 +271,8 @@ static osh_status triangle_wish(osh_ctx *cx, osh_device *d, size_t *wish, float 
     return osh_cuda_potrf_bytes(cx, d, wish, &t);
 }
 
-/* Returns the number of bytes of the room (scratch) that remain for cuSOLVER after three blocks [s,
- * s]. */
+/* The room (scratch) has three blocks [s, s], and then the scratch of cuSOLVER. Returns the number
+ * of bytes that remain for cuSOLVER. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);
