@@ -67,7 +67,7 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
          * (schedule/blocks.h); -1: none. The bias is the last of the n output tensors. */
         int64_t bias;
     } out;
-    /* Mean squares of gradients in F64, which a survey measures (eval/gradients.h). The tensors are
+    /* Mean squares of gradients, in F64. A survey measures them (eval/gradients.h). The tensors are
      * own; NULL: not measured. */
     struct {
         /* outputs [O]: for each element of the Linear's output.
