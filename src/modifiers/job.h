@@ -67,8 +67,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Own, result: the learned bias of the Linear in its stored dtype. NULL: no bias was
      * learned. */
     void *bias;
-    /* Memory for codes, [O, I] bytes, which the caller gives to a modifier whose osh_solver.by_rows
-     * is true. NULL: the modifier allocates memory for codes. */
+    /* Memory for codes, [O, I] bytes. The caller gives it to a modifier whose osh_solver.by_rows is
+     * true. NULL: the modifier allocates memory for codes. */
     void *room;                 // view
     /* Result, view [O, 2]: |w - dq|^2 and |w|^2 of each row; dq: dequantized weight. NULL: not
      * stored. */
