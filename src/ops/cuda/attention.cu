@@ -1,7 +1,7 @@
 /* attention.cu - computes attention. attention_fused.cuh computes the dtypes and heads for which
- * osh_attention_is_fused is true. This file computes all others, in chunks of queries: the scores
- * of a chunk with all keys up to the last query of the chunk, the softmax of each row of scores in
- * place, and the sum over v.
+ * osh_attention_is_fused is true. This file computes all others, in chunks of queries. For a
+ * chunk it computes the scores with all keys up to the last query of the chunk. Then it computes
+ * the softmax of each row of scores in place, and the sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB

@@ -141,7 +141,7 @@ template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(v
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
 }
 
-/* Loads columns [16 d, 16 d + 16) of the queries of the warp from shared memory, as operand A of
+/* Loads the warp's queries from shared memory: columns [16 d, 16 d + 16), as operand A of
  * osh_cu_mma. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared,

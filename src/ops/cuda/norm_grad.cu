@@ -13,9 +13,8 @@
 
 typedef struct norm_back {
     /* dx: gradient [rows, D], or NULL.
-     * r: for each row, 1 / sqrt(variance + eps), or in rms_norm 1 / sqrt(mean square + eps),
-     * [rows].
-     * mean: mean of each row, [rows]; only for layer_norm. */
+     * r [rows]: for each row, 1 / sqrt(variance + eps). In rms_norm: 1 / sqrt(mean square + eps).
+     * mean [rows]: mean of each row; only for layer_norm. */
     float *dx, *r, *mean;
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
