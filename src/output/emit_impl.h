@@ -1,5 +1,5 @@
-/* emit_impl.h - declares the emitter's internals, which emit.c (tensors), stream.c (tensors in
- * bands), records.c and resume.c (journal) and seal.c (end of a run) share. */
+/* emit_impl.h - declares the emitter's internals. These files share them: emit.c (tensors),
+ * stream.c (tensors in bands), records.c and resume.c (journal), seal.c (end of a run). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <stdatomic.h>
@@ -75,7 +75,7 @@ typedef struct osh_emit_job {
     const osh_schedule *schedule;  // view
     osh_linear_job result; // own: the solved job of a Linear, with codes, scales and zero points
     osh_tensor *in_scale, *in_zero; // own
-    /* Memory for the output tensors of the Linear, which osh_emit_linear allocates. */
+    /* Memory for the output tensors of the Linear. osh_emit_linear allocates this memory. */
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own
     int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // OSH_EMIT_VIEW: view of all bytes of the tensor
