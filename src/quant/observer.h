@@ -1,8 +1,8 @@
-/* observer.h - declares observers, which find the range of values, from which a scale is computed
- * (llmcompressor/observers). An observer sees all elements of a weight together. For a static
- * activation it sees one calibration sample after the other, and updates the range. A new observer
- * needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in
- * observers.def. */
+/* observer.h - declares observers (llmcompressor/observers). An observer finds the range of some
+ * values, and a scale is computed from the range. An observer sees all elements of a weight
+ * together. For a static activation it sees one calibration sample after the other, and updates the
+ * range. A new observer needs a file src/quant/observers/foo.c with `const osh_observer
+ * osh_observer_foo`, and a row in observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
