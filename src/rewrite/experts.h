@@ -1,8 +1,8 @@
 /* experts.h - removes the experts that a recipe names. The files of the checkpoint stay the same,
  * but the program then reads the checkpoint without these experts. The other parts of the plan are
  * made after this change. The kept experts get new numbers. The router then has only the rows of
- * the kept experts, and config.json has their number. The run, a later modifier of the recipe that
- * quantizes, and `oneshot verify` all read the changed checkpoint. */
+ * the kept experts, and config.json has their number. The run and `oneshot verify` read the changed
+ * checkpoint. So does a modifier that quantizes after the pruning. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
