@@ -229,7 +229,7 @@ static void run_set_rate(osh_run *r, double now)
     double spent = now - r->began, all = spent + p->eta_s;
     bool over = p->work_total > 0 && p->work_done >= p->work_total;
     if ((p->eta_s <= 0 && !over) || all <= 0) return;
-    double left = 1 - r->before; // fraction of the job's work that takes `all` seconds
+    double left = 1 - r->before; // fraction of the job's work; this work takes `all` seconds
     p->fraction = over ? 1 : r->before + left * spent / all;
     if (in->pipeline == OSH_PIPELINE_DATAFREE)
         p->bytes_per_s = left * (double)osh_checkpoint_stored_bytes(in->ck) / all;
