@@ -97,8 +97,8 @@ typedef struct osh_schedule {
     char *tune_not;          // own
 } osh_schedule;
 
-/* True if, after the solve of Linear l, the inputs of later Linears are computed with its new
- * weight. */
+/* True if the inputs of later Linears are computed with the new weight of Linear l, after l is
+ * solved. */
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
 /* Returns the bits OSH_STAT_* of the statistics that the Linear needs in this traversal. */
 static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)

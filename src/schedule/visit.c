@@ -181,8 +181,9 @@ static void walk_add_routes(walk *w, int first, int n)
     }
 }
 
-/* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step, to the values
- * from outside the step that its nodes and its statistics need. */
+/* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step. They are the
+ * values that the nodes and the statistics of the step need, and that are made outside of the
+ * step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -400,8 +401,8 @@ done:
 
 /* ---- segments of a subgraph ---- */
 
-/* Returns node i. If node i belongs to the original model, returns its counterpart in the quantized
- * model instead, which is the next node. */
+/* Returns node i. If node i belongs to the original model, returns the next node instead, which is
+ * its counterpart in the quantized model. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
