@@ -12,7 +12,7 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     /* Upper triangular U with U^T U = H^-1, row-major, [I, I]; NULL: the identity matrix. */
     const float *u;
     int64_t O, I, block_size;
-    /* Fraction of the weights of each block of columns that become 0; not read if n > 0. */
+    /* Fraction of each block of columns that becomes 0; not read if n > 0. */
     double sparsity;
     /* In each row, n of each m consecutive weights become 0. I and block_size are multiples of m.
      * If n is 0, there is no such pattern and `sparsity` decides. */
@@ -52,7 +52,7 @@ bool osh_prune_takes_device(const osh_prune_solve_args *a);
 size_t osh_prune_solve_device_bytes(const osh_prune_solve_args *a);
 
 typedef struct osh_prune_share { // how many weights of each row become 0
-    double sparsity; // fraction of the weights of a row that become 0; not read if n > 0
+    double sparsity; // fraction of each row that becomes 0; not read if n > 0
     int64_t n, m;    // n of each m consecutive weights become 0; n = 0: `sparsity` decides
 } osh_prune_share;
 /* Sets the weights with the lowest costs of each row to 0, in place. The cost of a weight is |w|

@@ -75,7 +75,7 @@ static void refine_store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* Replaces d, which contains w of row r, by w^ - w. */
+/* On entry, d contains w of row r. Replaces d by w^ - w. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;

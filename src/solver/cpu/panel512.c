@@ -86,7 +86,7 @@ typedef struct column { // one column of a strip (OSH_PANEL_STRIP columns that a
     int64_t at, scale_at;
     /* One element of U for each earlier column of the strip; view of p->strip. */
     const float *u;
-    /* Index of the column in its strip, which is the number of columns that are already
+    /* Index of the column in its strip. All columns of the strip before it are already
      * quantized. */
     int before;
     bool bf16;

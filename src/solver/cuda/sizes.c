@@ -27,7 +27,7 @@ int64_t osh_gptq_panel_rows(int64_t I)
     return P;
 }
 
-/* True if enough columns follow the block [first, first + n) for a TF32 product. */
+/* True if the number of columns after the block [first, first + n) is enough for a TF32 product. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
 /* Returns the distance between rows of the split U in elements: a multiple of 16 bytes, as cuBLASLt
  * requires. */

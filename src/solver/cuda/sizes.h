@@ -52,7 +52,7 @@ enum { // indices of the arrays of a solve, which are parts of one allocation in
 };
 /* Returns the number of rows of a panel of weights [O, I]: a power of two from 64 to 1,024. */
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if enough columns follow the block [first, first + n) to make a TF32 product faster than an
+/* True if enough columns follow the block [first, first + n). A TF32 product is then faster than an
  * F32 product. Assumes a GPU whose TF32 products are at least three times as fast as its F32
  * products (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
