@@ -95,8 +95,9 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
  * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
-/* Begins to prefetch the samples [first, first + n) of a value, which a later call of osh_acts_get
- * returns. The calls of osh_acts_get must be in the order of the calls of osh_acts_ask. */
+/* Begins to prefetch the samples [first, first + n) of a value. A later call of osh_acts_get
+ * returns these samples. The calls of osh_acts_get must be in the order of the calls of
+ * osh_acts_ask. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
 /* A value is copied through a block of GPU memory. Returns the number of bytes of this block, with
