@@ -1,7 +1,7 @@
 /* test_attention.c - compares the GPU's fused attention (src/ops/cuda/attention_fused.cuh) with its
  * definition in double. Like the kernel, the definition rounds the probabilities before the
- * division by their sum. Also compares the kernel, with a larger tolerance, with the reference,
- * which rounds after the division.
+ * division by their sum. Also compares the kernel with the reference, which rounds after the
+ * division. This comparison has a larger tolerance.
  *
  * The kernel has tiles of 64 keys, blocks of 128 queries and bands of 16 queries. The cases have
  * samples with lengths around these numbers, and heads of the kernel's four sizes and of other

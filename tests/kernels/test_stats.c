@@ -716,7 +716,7 @@ static void test_kl(void **state)
 /* ---- statistics in groups of samples ---- */
 
 enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
-typedef struct fed { // the inputs of samples, which are added to statistics
+typedef struct fed { // inputs of samples; the inputs are added to statistics
     guarded x, x0, route;
     int64_t offsets[SAMPLES + 1];
 } fed;

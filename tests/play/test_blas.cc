@@ -38,7 +38,8 @@ static int teardown(void **)
     return leak;
 }
 
-/* A matrix on the GPU with values that its dtype can represent, and the same values in f32. */
+/* A matrix on the GPU, and the same values in f32. The dtype of the matrix can represent these
+ * values. */
 typedef struct matrix {
     osh_tensor *t; // own
     std::vector<float> values;

@@ -74,8 +74,8 @@ done:
     return rc;
 }
 
-/* Returns storage for the gradient of a weight, filled with NaNs, which the gradient must
- * overwrite. Returns NULL if the weight already has a sum of gradients. */
+/* Returns storage for the gradient of a weight. The storage is filled with NaNs, and the gradient
+ * must overwrite them. Returns NULL if the weight already has a sum of gradients. */
 static osh_tensor *place_of(void *user, int weight)
 {
     model *m = user;
