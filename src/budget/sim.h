@@ -67,8 +67,8 @@ typedef struct osh_sim {
     /* Largest sizes of the batches that run sample by sample (osh_exec_by_sample), and of the
      * batches that run as a whole. If n_tokens is 0, there are no such batches. */
     osh_exec_batch by_sample, whole;
-    /* Host bytes for one sample of the widest value, while the sample is compressed, or copied
-     * between GPU and disk. */
+    /* Host bytes for one sample of the widest value. They are in use while the sample is
+     * compressed, and while it is copied between GPU and disk. */
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
