@@ -146,7 +146,7 @@ static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack
     return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
 }
 
-/* Copies to `to` [w, w] the lower triangle of the diagonal block whose first row is j. Elements
+/* Copies the lower triangle of a diagonal block to `to` [w, w]. j: first row of the block. Elements
  * above the diagonal of `to` become 0. */
 static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int64_t j, int64_t w)
 {
