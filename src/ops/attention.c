@@ -70,7 +70,7 @@ typedef struct query {
     /* i: position of the query in the sample.
      * kv: number of elements from one row of k or v to the next. */
     int64_t i, kv;
-    double *p, *dp; // scratch, [tokens of the sample] each: probabilities, and their gradients
+    double *p, *dp; // scratch: p has probabilities, dp their gradients; each [tokens of the sample]
     double sink;                 // score of the head's sink; -INFINITY: no sink
 } query;
 

@@ -20,8 +20,8 @@ osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
  * 8. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first);
-/* Computes ds = p (ds - mean) slope for n keys. On entry, ds has the gradients of the probabilities
- * p. mean: sum of p ds over the keys of the row. */
+/* Computes `ds = p * (ds - mean) * slope` for n keys. On entry, ds has the gradients of the
+ * probabilities p. mean: sum of p ds over the keys of the row. */
 void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, float mean,
                                int64_t n);
 /* Writes x [n, Dh] to rows [row, row + n) and columns [at, at + Dh) of the gradient of in[k]. Adds

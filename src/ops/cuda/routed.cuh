@@ -93,8 +93,8 @@ routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0, co
     }
 }
 
-/* Starts to copy to a stage the elements [k, k + ROUTED_STEP) of the thread's rows. Elements from I
- * on become zeros. */
+/* Starts to copy elements [k, k + ROUTED_STEP) of the thread's rows to a stage. Elements whose
+ * index is I or higher become zeros. */
 template <class T>
 static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k,
                                                     int64_t I)
