@@ -4,8 +4,8 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-/* Largest number of tensors of one module: codes, scales and zero points of the weight, inputs and
- * outputs of a Linear, or the tensors of an attention module. */
+/* Largest number of tensors of one module, which is a Linear or an attention. A Linear has codes.
+ * It also has scales and zero points of its weight, inputs and outputs. */
 enum { OSH_FORMAT_MAX_TENSORS = 14 };
 typedef struct osh_format_tensor {
     const char *leaf; // part of the tensor's name after the module, such as "weight_packed"
