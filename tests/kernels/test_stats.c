@@ -402,8 +402,8 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        // On average a quarter of the N I elements is from the first input. The standard deviation
-        // of their number is 87.
+        // On average a quarter of the `N * I` elements is from the first input. The standard
+        // deviation of their number is 87.
         assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400);
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
