@@ -154,7 +154,8 @@ static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int6
 }
 
 /* Merges n_pairs pairs of inverted blocks. The first block of a pair has w rows, the second has h
- * rows, and the result is one inverted block of w + h rows. Pair k begins at row `row` + 2 w k. */
+ * rows, and the result is one inverted block of w + h rows. Pair k begins at row `row + 2 * w *
+ * k`. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
                                 int64_t n_pairs)
 {
