@@ -243,7 +243,7 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
 }
 
 /* Returns the number of operations of all learning steps. For each element of the weight, a step
- * needs 2 I operations for the matrix product with H. It also needs about 20 slower operations,
+ * needs `2 * I` operations for the matrix product with H. It also needs about 20 slower operations,
  * which count as 80. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {

@@ -45,8 +45,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* View: statistic OSH_STAT_SHIFT of the input, in the same memory as the Hessian. May be
      * overwritten. NULL: the statistic is 0, or no modifier needs it. */
     osh_tensor *shift;          // view
-    /* Own, only during a solve: weight [O, I] in F32 that the solve approximates, in the same
-     * memory as the Hessian. NULL: the solve approximates w. */
+    /* Weight [O, I] in F32, which the solve approximates. Own, only during a solve. It is in the
+     * same memory as the Hessian. NULL: the solve approximates w. */
     osh_tensor *target;         // own
     /* True: the modifier must not change w, even if osh_solver.propagates is true. */
     bool keep_w;
