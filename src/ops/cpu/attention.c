@@ -136,10 +136,12 @@ typedef struct rows_of {
     const float *sinks; // scores of the sinks of these heads; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s[from] ... s[to - 1], the products of a query with the keys that it sees, into
- * probabilities. The softmax includes the score of the sink. First computes the softmax p without
- * the sink, in f32. Let m be the largest score, and p_m = 1 / sum e^(s - m). The probabilities with
- * the sink are then p / (1 + e^(sink - m) p_m). */
+/* On entry, s[from] ... s[to - 1] are the products of a query with the keys that it sees. Replaces
+ * them by probabilities. The softmax includes the score of the sink. First computes the softmax p
+ * without the sink, in f32. m is the largest score:
+ *
+ *   p_m = 1 / sum e^(s - m)
+ *   probabilities with the sink = p / (1 + e^(sink - m) p_m) */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -156,8 +158,8 @@ static void hide_scores(float *s, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
 }
 
-/* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees the keys [lo, hi). The other probabilities become 0. */
+/* On entry, s [n_keys] has the products of one query of head `head` with the keys. Replaces them by
+ * probabilities. The query sees the keys [lo, hi). The other probabilities become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {

@@ -1,7 +1,7 @@
 /* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
- * has more than FEW rows, W is packed: for each block of columns of y, once for up to 512 rows of
- * y. If x has at most FEW rows, x is packed once, and W is read in place. Both cases give the same
- * bytes. */
+ * has more than FEW rows, W is packed. This is done for each block of columns of y, and again for
+ * every 512 rows of y. If x has at most FEW rows, x is packed once, and W is read in place. Both
+ * cases give the same bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"

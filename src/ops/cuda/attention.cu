@@ -146,8 +146,8 @@ static osh_status attention_products(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    /* A batch over samples needs heads that begin at multiples of 16 bytes. Otherwise the
-     * alignment, and with it the algorithm, would depend on the head. */
+    /* A batch over samples needs heads that begin at multiples of 16 bytes. Otherwise the alignment
+     * would depend on the head, and the algorithm depends on the alignment. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;
