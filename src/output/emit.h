@@ -60,8 +60,8 @@ bool osh_emitter_holds_work(const osh_emitter *e); // true if the journal has fi
  * Waiting jobs are in host memory. An allocation that would exceed the plan's peak waits until a
  * job is written. */
 
-/* Emits the tensors of one Linear. Takes ownership of the codes and params of the job, and of
- * *in_scale and *in_zero, the scale and zero point of a static input. *in_scale and *in_zero may be
+/* Emits the tensors of one Linear. Takes ownership of the codes and params of the job. Also takes
+ * ownership of the scale *in_scale and the zero point *in_zero of a static input; both may be
  * NULL. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
