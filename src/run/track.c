@@ -221,7 +221,8 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 /* Sets the finished fraction and the speed of the job. The speed is the work of this process,
  * divided by the time that the process needs for it. The work is this process's fraction of the
- * tokens of the job, or for a job without data, of the bytes of the source. */
+ * tokens of the job. For a job without data, it is this process's fraction of the bytes of the
+ * source. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;
