@@ -285,9 +285,10 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Adds a pass for the first look of two-pass observers (looks.h), at values that are not kept
- * between the looks. The next pass of the subgraph has their second look, and collects all other
- * statistics. If n is 0, no node runs, and the observers look at values in the activation store. */
+/* Adds a pass in which two-pass observers take their first look (looks.h) at values. The values are
+ * not kept between the looks. The next pass of the subgraph has the second look, and collects all
+ * other statistics. If n is 0, no node runs, and the observers look at values in the activation
+ * store. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
