@@ -55,9 +55,9 @@ typedef struct osh_prune_share { // how many weights of each row become 0
     double sparsity; // fraction of each row that becomes 0; not read if n > 0
     int64_t n, m;    // n of each m consecutive weights become 0; n = 0: `sparsity` decides
 } osh_prune_share;
-/* Sets the weights with the lowest costs of each row to 0, in place. The cost of a weight is |w|
- * sqrt(weight[column]). If costs are equal, weights with smaller indices are chosen first. `weight`
- * [I]: NULL means 1 for all columns. */
+/* Sets the weights with the lowest costs of each row to 0, in place. The cost of a weight is `|w| *
+ * sqrt(weight[column])`. If costs are equal, weights with smaller indices are chosen first.
+ * `weight` [I]: NULL means 1 for all columns. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 /* Returns the number of bytes of scratch of osh_prune_rows. */

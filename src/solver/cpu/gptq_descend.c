@@ -98,8 +98,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* Adds the effects of n_changes changes of codes to g [n]: for each change c, the row c.column of
- * h, times c.by. Four changes are added in one pass over g. */
+/* Adds the effects of n_changes changes of codes to g [n]. A change c adds row c.column of h,
+ * multiplied by c.by. Four changes are added in one pass over g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {

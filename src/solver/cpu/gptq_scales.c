@@ -33,7 +33,7 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
 }
 
 /* Returns the number of floats in the scratch of one thread. The scratch contains a transposed
- * group, the range, scale and zero point of each row, and one row of the weight. */
+ * group and one row of the weight. It also contains the range, scale and zero point of each row. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;

@@ -1,6 +1,6 @@
-/* panel.c - implements the column loop, transposes, and the search for scales on panels (panel.h),
- * for every instruction set. panel512.c has AVX-512 versions of the two loops that take most of the
- * time. */
+/* panel.c - implements functions on panels (panel.h), for every instruction set: the column loop,
+ * the transposition, and the search for scales. panel512.c has AVX-512 versions of the two loops
+ * that take most of the time. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
 #include "math/gemm.h"
