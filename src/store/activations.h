@@ -25,8 +25,8 @@ typedef struct osh_acts_place {
  * frees *out with osh_acts_free. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store, in host memory or on the disk, for the graph and the samples of the store
- * `beside`. On the disk, its files are in the directory of the first store. They have the same
+/* Makes a second store for the graph and the samples of the store `beside`. It is in host memory or
+ * on the disk. On the disk, its files are in the directory of the first store. They have the same
  * compression but other names. If f16 is true, values are stored as F16. The second store must be
  * freed before the first; osh_acts_free then removes its files. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
