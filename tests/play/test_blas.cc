@@ -375,9 +375,9 @@ static std::vector<float> positive(int64_t n)
     return a;
 }
 
-/* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
- * must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix, it
- * gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
+/* Computes the inverse of the Cholesky factor of `a`, with the memory that a plan counts. This
+ * memory must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix,
+ * it gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok,
                                          long *calls)
 {

@@ -1,4 +1,4 @@
-/* cuda_runtime.h - emulates on the host the part of CUDA that src/ops/cuda uses. g++ compiles the
+/* cuda_runtime.h - emulates the part of CUDA that src/ops/cuda uses, on the host. g++ compiles the
  * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time; the
  * threads of a block are fibers (block.cc). The runtime calls work on host memory (runtime.cc).
  * Tests set options of the emulated GPU by the functions of play.h. */
