@@ -32,9 +32,9 @@ bare_base() {
     rm -rf --one-file-system "$tree"
 }
 
-# bare_unpack SUITE TAR ROOT - makes the directory ROOT again, from the archive of bare_base. Copies
-# the files of this machine that apt in ROOT needs to reach the mirror: sources, settings for
-# downloads, names, certificates, proxies.
+# bare_unpack SUITE TAR ROOT - makes the directory ROOT again, from the archive of bare_base. In
+# ROOT, apt needs some files of this machine to reach the mirror: sources, settings for downloads,
+# names, certificates, proxies. Copies these files to ROOT.
 bare_unpack() {
     local file root=$3
     rm -rf --one-file-system "$root"

@@ -23,7 +23,8 @@ nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
 here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
-                                                       # input, which is fast in memory (/dev/shm)
+                                                       # input; such writes are fast in /dev/shm,
+                                                       # which is in memory
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

@@ -100,7 +100,7 @@ VERBS_AS_THEY_ARE = """
     will would write""".split()
 # "the tests", "names of": a noun
 NOUN_AFTER = r"(?<!\bthe )(?<!\bof )(?<!\ba )(?<!\ball )(?<!\bthese )(?<!\btwo )(?<!\bfor )"
-# A heading above functions, and a predicate ("True if ..."), have no verb.
+# A heading above functions has no verb. A predicate ("True if ...") has no verb either.
 NO_VERB_WANTED = re.compile(r"-{3,}|\S+\.(c|cu|h|cuh): |True (if|for|between|while)\b")
 FUNCTION = re.compile(r"\s*\n(?:template[^\n]*\n)?(?!#|typedef|enum|template)[A-Za-z_][^;={}]*?\b\w+\(")
 

@@ -318,9 +318,9 @@ done:
     return rc;
 }
 
-/* Options of a job, with the host memory that the passes before and after the run need. These
- * passes are survey, measurement and evaluation. A plan with the options `opt` fails if the budget
- * is too small for any of them. */
+/* Options of a job, and the host memory that the passes before and after the run need. These passes
+ * are survey, measurement and evaluation. A plan with the options `opt` fails if the budget is too
+ * small for any of these passes. */
 typedef struct others {
     /* A copy of the job's options; its pointers are views. Two members differ from those of the
      * job: `others` describes the pass that needs the most host memory, and `others_host` is the
@@ -486,7 +486,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }
-    /* For both a measurement and a choice of schemes, compress_measured fails below. */
+    /* If the job has both a measurement and a choice of schemes, compress_measured fails below. */
     bool both = measured && chosen;
     if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));

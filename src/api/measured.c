@@ -107,8 +107,8 @@ done:
     return rc;
 }
 
-/* If the recipe of the output has the line m->mark, which identifies this measurement, sets *recipe
- * (own) to that recipe. */
+/* Sets *recipe (own) to the recipe of the output, if this recipe has the line m->mark. The line
+ * identifies the measurement. */
 static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
                                         const osh_options *opt)
 {
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Runs the measurement. Sets *line (own) to a line for the recipe, which is a key with the result
- * as its value. Sets *said (own) to a message for the user. */
+/* Runs the measurement. Sets *line (own) to a line for the recipe: a key, and the result as its
+ * value. Sets *said (own) to a message for the user. */
 static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
                                 osh_progress *pr)
 {

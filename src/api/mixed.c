@@ -33,7 +33,7 @@ typedef struct survey {
     uint64_t of, id;
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
-    int64_t at_most; // largest size of the output's tensors that the target allows, in bytes
+    int64_t at_most; // size in bytes that the target allows for the tensors of the output
     char *pass;      // own: description of the pass that needs `least`
     /* Recipe that gives each unit the candidate scheme with the most bits; NULL: not needed. */
     char *largest;   // own
@@ -395,7 +395,8 @@ done:
     return rc;
 }
 
-/* Removes the records of the survey of an earlier process, which may belong to another job. */
+/* Removes the records that the survey of an earlier process has left. They may belong to another
+ * job. */
 static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;

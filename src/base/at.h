@@ -25,8 +25,8 @@ osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *nam
 /* Opens a file to lock, never to write, because another user may own the file. A symbolic link with
  * this name is removed. */
 osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
-/* Renames the file f, whose path is d/name, and syncs to_dir. The new path is to_dir/to; if this
- * file exists, it is replaced. Fails if d/name is no longer f. */
+/* Renames the file f and syncs to_dir. The path of f is d/name, and the new path is to_dir/to. A
+ * file at the new path is replaced. Fails if d/name is no longer f. */
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
 /* Removes a file or link, but no directory. A missing file is no error. */

@@ -96,14 +96,14 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Frees a block of one of the functions above. Accepts NULL. */
 void osh_free(osh_ctx *cx, void *p);
-/* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
- * belongs to the class that the last osh_mem_use(cx) has set. On a CPU, device memory is a part of
+/* Memory classes, for budgets. An allocation belongs to the class that the last osh_mem_use(cx) has
+ * set; so do allocations by the chunks of osh_parallel_for. On a CPU, device memory is a part of
  * host memory. All numbers of bytes are "gross": they include the overhead of the allocator, and a
  * large block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 /* Sets the class of later allocations; returns the previous class. */
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
-/* Moves the block `p`, which may be NULL, to another class. */
+/* Moves the block `p` to another class. `p` may be NULL. */
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. The limit of OSH_MEM_HOST is for the
  * sum of all classes. If n_bytes is 0, the class gets no limit. */
@@ -150,9 +150,9 @@ typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_lo
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode);
 /* Turns colours of the live line on or off. Without a terminal there are no colours. */
 void osh_log_colour(osh_ctx *cx, bool on);
-/* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
- * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
- * leaves whole lines. If `path` is NULL, closes the file. */
+/* Opens the log file. Each line has seconds, level and text. The file gets messages of level INFO
+ * or higher, every stage of the profile and every finished subgraph. A line is one write(2), so a
+ * kill leaves whole lines. If `path` is NULL, closes the file. */
 osh_status osh_log_file(osh_ctx *cx, const char *path);
 /* True if a log file is open. */
 bool osh_log_has_file(osh_ctx *cx);

@@ -83,7 +83,8 @@ static const char *foreign_text(const struct stat *st)
 }
 
 /* Removes the file at `path` if a killed process has left it. A missing file is no error. Fails if
- * the file is not a regular file of this user with one hard link, or if a process has locked it. */
+ * a process has locked the file. Also fails unless the file is regular, belongs to this user and
+ * has one hard link. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;

@@ -25,7 +25,7 @@ osh_isa osh_isa_of_cpu(void);
 /* Returns the fastest of the supported sets, by a fixed rule for each kind of CPU. */
 osh_isa osh_isa_auto(void);
 osh_isa osh_isa_used(void); // returns the pinned set, or osh_isa_auto() if none is pinned
-/* Pins isa for the rest of the process. A second call must name the same set. Fails with
+/* Pins `isa` for the rest of the process. A second call must name the same set. Fails with
  * OSH_E_UNSUPPORTED if the CPU lacks the set. */
 osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa);
 #endif

@@ -27,7 +27,7 @@ typedef struct osh_once_state {
 /* Calls fn, unless an earlier call with `o` has succeeded. Any thread may call this function. */
 osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
-/* Opens the library, which stays open, and fills the pointers of table. On failure returns
+/* Opens the library and fills the pointers of `table`. The library stays open. On failure returns
  * OSH_E_UNSUPPORTED with a message that names the library, the function or the package. */
 osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *library);
 #endif

@@ -156,7 +156,7 @@ typedef struct band_bytes {
     /* Bytes for rounding one band of a Linear. The buffers of the thread are not counted. */
     int64_t work;
     int64_t result; // bytes of the rounded band, until it is written
-    int64_t stays;  // bytes of a Linear that stay in memory until all its tensors are written
+    int64_t stays;  // bytes that a Linear keeps in memory until all its tensors are written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
@@ -176,8 +176,8 @@ int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITE
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* The limit is the bytes of FEW of the largest Linears, or SMALL if SMALL is larger. But it is
-     * at most the bytes of one largest Linear for each thread. */
+    /* The limit is the larger of two numbers: SMALL, and the bytes of FEW Linears of the largest
+     * size. But it is at most the bytes of one such Linear for each thread. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }

@@ -33,8 +33,9 @@ size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 /* returns the number of bytes of the source that are read a second time */
 int64_t osh_held_reread(const osh_budget *p);
-/* Returns the number of host bytes of a stream with n_workers threads that keeps p->memory.n_held
- * bands in memory. *device: set to the part of these bytes that counts as device memory. */
+/* Returns the number of host bytes of a stream. The stream has n_workers threads, and keeps
+ * p->memory.n_held bands in memory. *device: set to the part of these bytes that counts as device
+ * memory. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
 /* Returns the number of bytes of one row of a copied tensor. If the tensor is copied unchanged, a
@@ -50,8 +51,8 @@ typedef struct osh_band_room { // bytes of each buffer of one thread of a stream
  * Linear, or of the copied tensor `out`. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Returns the number of bytes of the smallest set of elements of a source tensor that can be
- * changed without reading other elements (osh_checkpoint_unit). */
+/* Some sets of elements of a source tensor can be changed without reading other elements. Returns
+ * the number of bytes of the smallest such set (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 /* Returns the number of bytes of the input buffer and the output buffer of one thread. */
 size_t osh_band_room_blocks(const osh_band_room *r);

@@ -141,9 +141,9 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-/* Chooses phases of the visits that keep the budget b. Sets *fit to true on success. On a GPU, the
- * phases of one visit change the gaps between the blocks of all visits, so a choice can miss the
- * budget. The last attempts use the same phases for all visits. */
+/* Chooses phases of the visits so that the run keeps the budget b. Sets *fit to true on success. On
+ * a GPU, the phases of one visit change the gaps between the blocks of all visits, so a choice can
+ * miss the budget. The last attempts use the same phases for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -343,10 +343,10 @@ done:
     return rc;
 }
 
-/* If no flag sets the batch size, tries batches of several samples. Chooses them if the run then
- * fits in the budget b with values in the fastest tier that is allowed, and otherwise batches of
- * one sample. *fit: set to true if the run fits, and otherwise to false. If there is no other batch
- * size to try, changes nothing. */
+/* Does nothing if a flag sets the batch size, or if there is no other batch size to try. Otherwise
+ * tries batches of several samples, with values in the fastest tier that is allowed. If the run
+ * then fits in the budget b, chooses these batches and sets *fit to true. If not, chooses batches
+ * of one sample and sets *fit to false. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -460,8 +460,9 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
 }
 
 /* Computes the peak of the run, m->peak. Raises the smallest budgets, m->least, to the memory that
- * is needed outside of visits. Tuning, and the reading of source and data, count in the peak and in
- * these budgets. They also raise *outside, the smallest peak outside of visits. */
+ * is needed outside of visits. The peak and the budgets include two more numbers: the memory for
+ * tuning, and the memory for reading source and data. These numbers also raise *outside, the
+ * smallest peak outside of visits. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;

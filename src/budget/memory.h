@@ -10,18 +10,21 @@
 #include "budget/budget.h"
 
 /* Sets p->memory. Simulates every visit. Chooses the tier in which values are stored (GPU, host or
- * disk), prefetch, and the phases of each visit (osh_phases). Fails with OSH_E_USAGE if the user's
- * budgets cannot be kept. The message then names the smallest possible budget. */
+ * disk). Also chooses whether to prefetch, and the phases of each visit (osh_phases). Fails with
+ * OSH_E_USAGE if the user's budgets cannot be kept. The message then names the smallest possible
+ * budget. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
-/* Sets p->memory.least to the smallest budgets with which the visits run, without base_bytes. With
- * these budgets, values are in the slowest tier, and Linears are solved in small groups. */
+/* Sets p->memory.least to the smallest budgets with which the visits run. These numbers do not
+ * include base_bytes. With these budgets, values are in the slowest tier, and Linears are solved in
+ * small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
 /* Sets *host to the peak of the host bytes of all visits of a schedule, without base_bytes. Assumes
  * that the visits run on the host, and that all values stay in memory. */
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
 /* Returns the number of bytes of a GPU's arena (the block of GPU memory from which the program
- * allocates). This number is the device budget, or without a budget the predicted bytes and a
- * reserve. A resumed run needs the reserve, because it has other gaps between its blocks. */
+ * allocates). If there is a device budget, this number is the budget. If not, it is the predicted
+ * bytes plus a reserve. A resumed run needs the reserve, because it has other gaps between its
+ * blocks. */
 int64_t osh_memory_arena(const osh_budget *p);
 /* Returns the number of bytes that a plan may use on a GPU with free_bytes bytes of free memory. */
 int64_t osh_memory_of_gpu(int64_t free_bytes);

@@ -67,8 +67,8 @@ typedef struct osh_sim {
     /* Largest sizes of the batches that run sample by sample (osh_exec_by_sample), and of the
      * batches that run as a whole. If n_tokens is 0, there are no such batches. */
     osh_exec_batch by_sample, whole;
-    /* Host bytes for one sample of the widest value, while the sample is compressed, or copied
-     * between GPU and disk. */
+    /* Host bytes for one sample of the widest value. They are in use while the sample is
+     * compressed, and while it is copied between GPU and disk. */
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
@@ -94,18 +94,19 @@ int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
 /* If the run computes on a GPU and values are in host memory, returns the number of host bytes of
  * the list of the blocks of value v. */
 int64_t osh_sim_list_rest(const osh_sim *s, int v);
-/* Both functions return a number of bytes of value v. osh_sim_value_rest counts the rows of v in
- * the activation store, and osh_sim_value_kept the rows of v in the batches whose values stay in
+/* Each function returns a number of bytes of value v. osh_sim_value_rest counts the rows of v in
+ * the activation store. osh_sim_value_kept counts the rows of v in the batches whose values stay in
  * memory. */
 int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the number of bytes that value v has in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
-/* If only the rows of an expert count in the statistics of the value, returns the number of arena
- * bytes of a copy of these rows. Otherwise returns 0. */
+/* If only the rows of an expert count in the statistics of the value, these rows are copied.
+ * Returns the number of arena bytes of the copy, or 0 if there is no copy. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
-/* Returns the number of bytes of scratch with which `op` adds the largest batch to a statistic of a
- * value with I channels: arena bytes with a GPU, else host bytes. */
+/* Returns the number of bytes of scratch that `op` needs to add the largest batch to a statistic.
+ * The statistic is of a value with I channels. The bytes are in the arena with a GPU, else in host
+ * memory. */
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the number of bytes of the sum for the input of Linear l, plus the bytes of the data that
  * a solve computes from the sum. */
@@ -133,8 +134,8 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 
 /* ---- simulate_weights.c: weights, and the host copies of a GPU's weights ---- */
 
-/* Returns the number of bytes of weight w of the graph: in GPU memory with a GPU, else in host
- * memory. */
+/* Returns the number of bytes of weight number w of the graph. They are in GPU memory with a GPU,
+ * else in host memory. */
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
 /* Counts the host copy of a weight as freed. Does nothing if there is none. */
 void osh_sim_drop_copy(osh_sim *s, int weight);

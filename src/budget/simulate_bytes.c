@@ -1,5 +1,5 @@
-/* simulate_bytes.c - computes the bytes of values, statistics and folds, and of values that are
- * kept for two-pass observers. Also raises the peaks of a simulated visit. */
+/* simulate_bytes.c - computes the bytes of values, of statistics, of folds, and of the values that
+ * are kept for two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
 #include "ops/device_ops.h"

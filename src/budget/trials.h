@@ -5,7 +5,7 @@
 #define OSH_TRIALS_H
 #include "budget/budget.h"
 
-/* Looks the current phases and settings up in the cache `t`. If it has them, sets the peaks of all
+/* Looks in the cache `t` for the current phases and settings. If it has them, sets the peaks of all
  * visits and sets *found to true. Otherwise sets *found to false. */
 void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier tier);
 /* Stores the current peaks of all visits in the cache *t, which is created if it is NULL. Stores

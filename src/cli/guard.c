@@ -38,8 +38,8 @@ static bool guard_misses_one(const osh_watch *w)
     return false;
 }
 
-/* Waits for the rank. Kills it, and sets *killed to true, if it still runs long after another guard
- * has ended. Returns the status of waitpid. SIGCHLD must be blocked. */
+/* Waits for the rank, and returns the status of waitpid. If the rank still runs long after another
+ * guard has ended, kills the rank and sets *killed to true. SIGCHLD must be blocked. */
 static int guard_follow(const osh_watch *w, const sigset_t *child, bool *killed)
 {
     const struct timespec step = {.tv_nsec = 500000000};

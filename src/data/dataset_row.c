@@ -437,8 +437,8 @@ typedef struct row_prefix { // a prefix of a row's text, which is extended sever
     osh_ids tail;         // own: ids of the remaining bytes, if the text ended here
 } row_prefix;
 
-/* Compares `ids` with the ids of the row, from index `at` of the row on. Returns the number of
- * equal ids before the first difference. */
+/* Compares `ids` with the ids of the row that begin at index `at`. Returns the number of equal ids
+ * before the first difference. */
 static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 {
     int64_t n = 0, most = w->ids->n - w->start - at;
@@ -447,10 +447,10 @@ static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 }
 
 /* Sets *n to the number of tokens of the row that end at or before byte `at` of the row's text. For
- * this, tokenizes the text up to `at`, and counts the ids before the first one that differs from
- * the row's ids. `p` has the part of the text that earlier calls have tokenized. If this part ends
- * at or before `at`, the call continues at its end. So if `at` rises from call to call, each byte
- * is tokenized once. */
+ * this, tokenizes the text up to `at`, and compares the ids with the row's ids. *n is the number of
+ * equal ids before the first difference. `p` has the part of the text that earlier calls have
+ * tokenized. If this part ends at or before `at`, the call continues at its end. So if `at` rises
+ * from call to call, each byte is tokenized once. */
 static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, row_prefix *p, size_t at)
 {
     osh_status rc = OSH_OK;

@@ -292,7 +292,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
                     (long long)(l->mark + l->utf8.start));
 }
 
-/* Appends n bytes, which come after the byte order mark, to l->text. If n is 0, the file has
+/* Appends n bytes to l->text. They come after the byte order mark. If n is 0, the file has
  * ended. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {

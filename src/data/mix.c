@@ -180,8 +180,11 @@ static size_t mix_turn(const osh_mix *m, int64_t *credits)
 }
 
 /* Takes samples from the data sets in turn and appends them to `out`, which has room for all. Stops
- * after opt->num_samples turns, at opt->num_tokens tokens (0: no limit), or if no data set has more
- * samples. */
+ * in these cases:
+ *
+ *   - opt->num_samples turns are done.
+ *   - There are opt->num_tokens tokens (0: no limit).
+ *   - No data set has more samples. */
 static void mix_take(osh_dataset *out, osh_mix *m, const osh_dataset *parts, int64_t *credits,
                      const osh_dataset_options *opt)
 {

@@ -242,8 +242,9 @@ done:
     return rc;
 }
 
-/* Returns the node of the elements of a list, whose repeated node is `i`. Usually this is the only
- * child of the repeated node. The other cases are the rules of the format for older writers. */
+/* The node `i` is the repeated node of a list. Returns the node of the elements of this list.
+ * Usually this is the only child of the repeated node. The other cases are the rules of the format
+ * for older writers. */
 static int list_element(const osh_pq_schema *s, int list, int i)
 {
     const osh_pq_node *n = &s->nodes[i], *parent = &s->nodes[list];

@@ -228,8 +228,9 @@ done:
     return rc;
 }
 
-/* Sets *sum to the KL divergence when only the head is rounded. *sum is 0 if the unit does not
- * contain the head. The head runs after all subgraphs, so no stream exists for its unit. */
+/* Sets *sum to the KL divergence of the model in which only the head is rounded. *sum is 0 if the
+ * unit does not contain the head. The head runs after all subgraphs, so no stream exists for its
+ * unit. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;

@@ -92,7 +92,7 @@ static osh_status steps_add_model(osh_ctx *cx, osh_eval_weights *e, const osh_fo
     return osh_forward_walk(cx, f, &(osh_forward_visitor){step_add_part, e, false});
 }
 
-/* Returns an upper bound for the number of weights of a model, with the head. */
+/* Returns an upper bound for the number of weights of a model, including the head. */
 static int forward_n_weights(const osh_forward *f)
 {
     int n = 1;

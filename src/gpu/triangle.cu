@@ -1,5 +1,5 @@
-/* triangle.cu - computes the inverse X = L^-1 of the Cholesky factor L of A = L L^T in place, in
- * the lower triangle of A. cuSOLVER's potrf computes L. Matrix products compute X from L:
+/* triangle.cu - computes X = L^-1 in place, in the lower triangle of A. L is the Cholesky factor
+ * of A, so A = L L^T. cuSOLVER's potrf computes L. Matrix products compute X from L:
  *
  *   1. A kernel inverts all diagonal blocks of SIDE rows.
  *   2. Each pair of neighbours D_1, D_2 becomes one block of twice as many rows, until the blocks
@@ -49,8 +49,8 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
     *t = H == MINUS_LOWER ? __fsub_rn(*t, v) : v;
 }
 
-/* Inverts the lower triangles of consecutive diagonal blocks of SIDE rows in place. The blocks are
- * in the first `rows` rows and columns of `a`. A thread computes one column. */
+/* Inverts consecutive diagonal blocks of SIDE rows in place. Works only on their lower triangles.
+ * The blocks are in the first `rows` rows and columns of `a`. A thread computes one column. */
 static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t rows)
 {
     __shared__ float l[SIDE][SIDE + 1], x[SIDE][SIDE];
@@ -68,8 +68,8 @@ static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t ro
     for (int i = c; i < w; i++) at[i * a.ld + c] = x[i][c];
 }
 
-/* Matrices in row-major order. Each begins `stride` elements after the matrix before. `at` is a
- * view. */
+/* Matrices in row-major order. Each matrix begins `stride` elements after the previous one. `at` is
+ * a view. */
 typedef struct stack {
     float *at;
     int64_t ld, stride;
@@ -146,7 +146,7 @@ static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack
     return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
 }
 
-/* Copies to `to` [w, w] the lower triangle of the diagonal block whose first row is j. Elements
+/* Copies the lower triangle of a diagonal block to `to` [w, w]. j: first row of the block. Elements
  * above the diagonal of `to` become 0. */
 static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int64_t j, int64_t w)
 {
@@ -154,7 +154,8 @@ static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int6
 }
 
 /* Merges n_pairs pairs of inverted blocks. The first block of a pair has w rows, the second has h
- * rows, and the result is one inverted block of w + h rows. Pair k begins at row `row` + 2 w k. */
+ * rows, and the result is one inverted block of w + h rows. Pair k begins at row `row + 2 * w *
+ * k`. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
                                 int64_t n_pairs)
 {
@@ -172,7 +173,8 @@ done:
     return rc;
 }
 
-/* Inverts the lower triangles of the diagonal blocks of b->s rows in rows [row, end). */
+/* Inverts the diagonal blocks in rows [row, end). Each block has b->s rows. Works only on the lower
+ * triangles. */
 static osh_status triangle_invert_blocks(osh_ctx *cx, const blocks *b, int64_t row, int64_t end)
 {
     osh_status rc = OSH_OK;
@@ -270,8 +272,8 @@ static osh_status triangle_wish(osh_ctx *cx, osh_device *d, size_t *wish, float 
     return osh_cuda_potrf_bytes(cx, d, wish, &t);
 }
 
-/* Returns the number of bytes of the room (scratch) that remain for cuSOLVER after three blocks [s,
- * s]. */
+/* The room (scratch) has three blocks [s, s], and then the scratch of cuSOLVER. Returns the number
+ * of bytes that remain for cuSOLVER. */
 static size_t triangle_left_bytes(int64_t n, int64_t s)
 {
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);

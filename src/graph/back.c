@@ -97,8 +97,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets in *a the input values of node `n`, and the tensors to which its op adds the gradients of
- * the inputs. Allocates the gradient tensors that do not exist yet. */
+/* Sets two groups of members of *a: the input values of node `n`, and the tensors to which its op
+ * adds the gradients of the inputs. Allocates the gradient tensors that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -122,9 +122,9 @@ done:
     return rc;
 }
 
-/* Sets in *a the weights of node `n`, and tensors for the gradients of the weights. If the caller
- * has storage for a gradient (osh_back.placed), the storage is used. Otherwise the gradient of
- * weight m of the node gets a new tensor in own[m]. */
+/* Sets two groups of members of *a: the weights of node `n`, and tensors for the gradients of the
+ * weights. If the caller has storage for a gradient (osh_back.placed), the storage is used.
+ * Otherwise the gradient of weight m of the node gets a new tensor in own[m]. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {

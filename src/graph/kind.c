@@ -52,8 +52,8 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* Returns the part of a name (the text up to the next dot) that begins at s. end: end of the
- * name. */
+/* A part of a name is the text up to the next dot. Returns the part that begins at s. end: end of
+ * the name. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));
@@ -164,8 +164,8 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* True if only names of Linears end with the part p. Such a part ends in "_proj", or it is in the
- * list of words. */
+/* True if a name that ends with the part p is always the name of a Linear. Such a part ends in
+ * "_proj", or it is in the list of words. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",

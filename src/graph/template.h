@@ -5,7 +5,7 @@
  *   "window"        the layer's window in tokens
  *   "sliding"       1 if the layer has sliding attention
  *   "sparse"        1 if the layer has experts
- *   "apart"         1 if the checkpoint has the module that "apart" of the template names;
+ *   "apart"         1 if the checkpoint has the module that the template's key "apart" names;
  *                   each expert then has its own tensor
  *   "e"             number of the expert or other repeated module
  *   "i"             number of the layer
@@ -54,7 +54,7 @@ typedef struct osh_scope {
     int64_t window; // window of the layer in tokens; 0: no window
     bool sliding;   // true if the layer has sliding attention, even if `window` is 0
     bool sparse;    // true if the layer has experts
-    bool apart;     // true if the checkpoint has the module that "apart" of the template names
+    bool apart;     // true if the checkpoint has the module that the template's key "apart" names
     int64_t e;      // number of the current expert or other repeated module
     int64_t max_position; // max_position_embeddings in config.json
 } osh_scope;

@@ -35,8 +35,9 @@ typedef struct osh_http_reply {
 } osh_http_reply;
 /* Frees the strings, the buffers and the file of a reply, and sets *r to zero. */
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
-/* Returns the value of a header without white space around it (a view of r), and its length in *n.
- * If there are several headers of this name, returns the last. *n is 0 if there is none. */
+/* Returns the value of a header (a view of r), without the white space around the value. Sets *n to
+ * the length of the value. If there are several headers of this name, returns the value of the last
+ * one. *n is 0 if there is no such header. */
 const char *osh_http_header(const osh_http_reply *r, const char *name, size_t *n);
 /* True if the header of the reply has exactly this value. */
 bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *value);
@@ -66,7 +67,7 @@ bool osh_http_is_url(const char *url);
 /* Appends `text`. Each byte becomes %XX, except letters, digits, "-._~" and the characters in
  * `keep`. */
 osh_status osh_http_encode(osh_ctx *cx, osh_buf *b, const char *text, const char *keep);
-/* Returns the number of seconds to wait that the header Retry-After requests, or the header
- * RateLimit if its limit is exhausted. Returns -1 if the reply has neither. */
+/* Returns the number of seconds to wait. The header Retry-After gives this number. The header
+ * RateLimit gives it if its limit is exhausted. Returns -1 if the reply has neither header. */
 int64_t osh_http_wait(const osh_http_reply *r);
 #endif

@@ -183,7 +183,7 @@ done:
     return rc;
 }
 
-typedef struct shards { // state while the shards that the index names are listed
+typedef struct shards { // state of the loop that lists the shards of the index
     batch *b;
     const osh_hub_tree *t;
     osh_map *seen; // own

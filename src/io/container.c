@@ -8,8 +8,8 @@
 #include "io/container_impl.h"
 #include "io/safetensors.h"
 
-/* The first row is also the kind of files whose name has no known tail, and of all files that the
- * program writes. */
+/* The first row is also the kind of two other groups of files: files whose name has no known tail,
+ * and all files that the program writes. */
 static const osh_container_kind kinds[] = {
     {"safetensors", ".safetensors", OSH_SAFETENSORS_INDEX, osh_safetensors_read,
      osh_safetensors_layout},

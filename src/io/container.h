@@ -32,8 +32,8 @@ typedef struct osh_container_kind {
      * each byte of the file belongs to the header or to one tensor. */
     osh_status (*read)(osh_ctx *cx, osh_container *c);
     /* Computes the layout of a new file. The caller has set name, dtype and shape of each entry.
-     * Sorts the list, sets begin and end of each entry, and sets *header, which the caller owns,
-     * to the header_bytes bytes before the data. */
+     * Sorts the list, and sets begin and end of each entry. Sets *header to the header_bytes bytes
+     * before the data. The caller owns *header. */
     osh_status (*layout)(osh_ctx *cx, char **header, size_t *header_bytes, osh_entry **list,
                          int64_t n);
 } osh_container_kind;
@@ -74,8 +74,8 @@ osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const
  * (container_part.c). offset and n_bytes must be multiples of the size of an element. */
 osh_status osh_container_gather(osh_ctx *cx, void *to, osh_file *f, const osh_entry *e,
                                 int64_t offset, size_t n_bytes);
-/* Reads n columns of the matrix e, from column `first` on. Writes each column as a row of `to`
- * [n, rows of e]. */
+/* Reads columns [first, first + n) of the matrix e. Writes each column as a row of `to` [n, rows of
+ * e]. */
 osh_status osh_container_read_columns(osh_ctx *cx, void *to, const osh_container *st,
                                       const osh_entry *e, int64_t first, int64_t n);
 /* Reads rows [first, first + n) of a tensor, or elements of a vector. */

@@ -1,6 +1,6 @@
-/* container_part.c - reads some elements of a stored tensor (a part) that are not contiguous in the
- * file. An example is the transposed gate of one expert, which has every second column of a matrix
- * in [E, D, 2F].
+/* container_part.c - reads a part of a stored tensor whose elements are not contiguous in the file.
+ * An example is the transposed gate of one expert, which has every second column of a matrix in
+ * [E, D, 2F].
  *
  *   matrix of one expert:    g u g u g u g u      gate [4, 3] (g):  strips of the stored rows
  *                            g u g u g u g u                     are read, and elements of

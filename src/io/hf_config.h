@@ -25,7 +25,7 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     /* For yarn: values of the keys with these names; 0: config.json does not have the key. */
     double mscale, mscale_all_dim;
     bool truncate; // for yarn: rounds the ends of the ramp to whole numbers; default: true
-    /* For longrope: a factor for each frequency; views of config.json. */
+    /* For longrope: lists with a factor for each frequency. They are views of config.json. */
     const cJSON *short_factor, *long_factor;
     /* Value of the key with this name; 0: config.json does not have this key. */
     double llama_4_scaling_beta;
@@ -48,8 +48,9 @@ typedef struct osh_hf_config {
     /* The object text_config of `json` if the model also reads images or sound; else `json`
      * itself. */
     const cJSON *model; // view
-    /* Records (model_types.h) of the model_type of `json` (type) and of the model_type of `model`
-     * (text_type); NULL: models/ has no record. */
+    /* type: record (model_types.h) of the model_type of `json`.
+     * text_type: record of the model_type of `model`.
+     * NULL: models/ has no such record. */
     cJSON *type, *text_type; // own
     /* Architecture of the text model; NULL: models/ does not have the family. */
     const char *text_architecture; // view of `text_type`

@@ -22,9 +22,9 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     /* True if config.json must have the rope parameters: the family's class always uses a rope type
      * that has parameters. */
     bool required;
-    /* True if the default partial_rotary_factor applies only to layers with full attention, and
-     * only if config.json has neither rope_parameters nor rope_scaling. All other layers then have
-     * the default 1. */
+    /* True if the default partial_rotary_factor has two conditions. The layer must have full
+     * attention, and config.json must have neither rope_parameters nor rope_scaling. Otherwise the
+     * default is 1. */
     bool whole;
     /* True if the key alpha of a rope of type "dynamic" means a larger theta (osh_rope.alpha). This
      * theta is the same for samples of all lengths. */

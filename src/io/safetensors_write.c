@@ -37,9 +37,9 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : strcmp((*x)->name, (*y)->name);
 }
 
-/* Appends a JSON string as serde_json does. A control character becomes its short escape, such as
- * \n, if JSON has one, and \u00xx if not. Quotes and backslashes are escaped; all other bytes are
- * unchanged. */
+/* Appends a JSON string as serde_json does. If JSON has a short escape for a control character,
+ * such as \n, the character becomes this escape. All other control characters become \u00xx. Quotes
+ * and backslashes are escaped; all other bytes are unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
     // letters of the escapes for 0x08 to 0x0d; serde_json has no \v

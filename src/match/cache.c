@@ -75,9 +75,9 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if no Linear before `linear` needs the range (smallest and largest element) of this Linear's
- * k-th observed value, for the same quantization arguments. Linears with the same input are
- * adjacent in p->linears, so only these are compared. */
+/* The k-th observed value of this Linear has a range (smallest and largest element). True if no
+ * Linear before `linear` needs this range with the same quantization arguments. Linears with the
+ * same input are adjacent in p->linears, so only these are compared. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
@@ -163,7 +163,7 @@ done:
     return rc;
 }
 
-/* Fails if the modifier has a config group for attentions whose targets do not match this
+/* Fails if the modifier has a config group for attentions, and no target of the group matches this
  * attention. Inference engines apply such a group to all attentions, so its targets must match all
  * of them. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)

@@ -8,9 +8,9 @@
  * the user gets a warning. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Lists in p->dense the weights of two or three dimensions that stay dense. Sets p->dense_share to
- * their bytes divided by the bytes of the decoder blocks. why [ck->n_tensors]: reason why each
- * tensor stays dense, or NULL. */
+/* Sets p->dense to a list of the weights of two or three dimensions that stay dense. Sets
+ * p->dense_share to their bytes divided by the bytes of the decoder blocks. why [ck->n_tensors]:
+ * reason why each tensor stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 /* Writes a module's name to b, with * in place of its numbers: "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);
@@ -18,8 +18,8 @@ osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
 /* Appends a warning, without a newline, if p->dense_share is larger than OSH_DENSE_MUCH. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p);
-/* Appends a warning if the output, which has total_bytes bytes, is larger than the source. This
- * happens if weights that the source stores as codes become dense. */
+/* Appends a warning if the output is larger than the source. This happens if weights that the
+ * source stores as codes become dense. total_bytes: size of the output. */
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_matching *p, int64_t total_bytes);
 /* Adds the members "left_dense" and "dense_share" to the JSON of the plan or of the report. Returns
  * false if out of memory. */

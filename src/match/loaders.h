@@ -3,9 +3,10 @@
 #define OSH_LOADERS_H
 #include "match/matching.h"
 
-/* Finds the first quantized expert that transformers 5.17 does not load correctly, among the
- * Linears from index `from` on. Sets *at to its index. Returns a verb phrase that says what
- * transformers does wrong, such as "does not load". Returns NULL if there is no such expert. */
+/* Finds the first quantized expert that transformers 5.17 does not load correctly. Looks only at
+ * Linears with the index `from` or a higher one. Sets *at to the index of the expert. Returns a
+ * verb phrase that says what transformers does wrong, such as "does not load". Returns NULL if
+ * there is no such expert. */
 const char *osh_experts_fault(int *at, const osh_matching *p, int from);
 /* Finds the first expert that no modifier quantizes and that transformers does not load correctly.
  * Such an expert is dense, or it keeps its codes because of --only.
@@ -14,9 +15,9 @@ const char *osh_experts_fault(int *at, const osh_matching *p, int from);
  * *name (view): set to the name of the expert's weight. */
 osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **name,
                                   const osh_matching *p);
-/* Finds the first expert of the checkpoint `ck`, quantized or dense, that transformers 5.17 does
- * not load correctly. q: quantization_config of the checkpoint. Sets *fault and *name as
- * osh_match_kept_experts does. */
+/* Finds the first expert of the checkpoint `ck` that transformers 5.17 does not load correctly. The
+ * expert may be quantized or dense. q: quantization_config of the checkpoint. Sets *fault and *name
+ * as osh_match_kept_experts does. */
 osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **name,
                                const osh_checkpoint *ck, const osh_q_config *q);
 /* Fails if vLLM does not load some experts of the output. Also fails if --target-bits or

@@ -11,7 +11,7 @@
  *   - is a file that another option would write, too.
  *
  * Files are compared by device and inode, so symbolic links, hard links and spellings of a
- * path do not matter. osh_output_claim checks the output directory itself, osh_recipe_parse the
- * file names in a recipe. */
+ * path do not matter. osh_output_claim checks the output directory itself. osh_recipe_parse
+ * checks the file names in a recipe. */
 osh_status osh_paths_check(osh_ctx *cx, const osh_field *fields, const void *options);
 #endif

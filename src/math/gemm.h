@@ -27,9 +27,9 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
     *i = c / n, *j = c % n;
 }
 
-/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The last two letters of a
- * function's name describe a and b: t if the matrix is stored transposed, else n. osh_blas_open
- * (math/blas.h) must be called first. */
+/* Each function computes a matrix product: `c = a b`, or `c += a b` if c.add is true. c is [m, n].
+ * The last two letters of a function's name describe a and b: t if the matrix is stored transposed,
+ * else n. osh_blas_open (math/blas.h) must be called first. */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [m, k], b [n, k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [m, k], b [k, n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [k, m], b [k, n]

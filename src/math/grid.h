@@ -29,11 +29,11 @@ typedef struct osh_grid {
     float lo, hi;
     int bits;   // number of bits of a code
     int digits; // number of significant bits of a float; 0: the grid has whole numbers
-    int least;  // the values of a grid of floats are multiples of 2^least
+    int least;  // the values of a grid of floats are multiples of `2^least`
 } osh_grid;
 
-/* Returns the grid for codes of `bits` bits: of floats if `floats` is true, else of whole
- * numbers. */
+/* Returns the grid for codes of `bits` bits. It is a grid of floats if `floats` is true, else of
+ * whole numbers. */
 static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
@@ -59,8 +59,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* Near |value|, two neighbouring values of the grid differ by 2^(least + above). If `above` is
-     * negative, they differ by 2^least. */
+    /* Near |value|, two neighbouring values of the grid differ by `2^(least + above)`. If `above`
+     * is negative, they differ by `2^least`. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

@@ -50,8 +50,8 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-/* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate later than
- * osh_isa_uncounted is called. The estimate does not include the bytes of each thread
+/* Estimate of the bytes that OpenBLAS, stacks and the heap of the C library allocate after the call
+ * of osh_isa_uncounted. The estimate does not include the bytes of each thread
  * (OSH_ISA_THREAD_BYTES). */
 enum { LIBRARY_BYTES = 2 << 20 };
 

@@ -55,8 +55,8 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* If the mean squared error of the Linear's output after rounding to nearest exceeds m->adjust[0],
- * sets the learning rate to m->adjust[1] (key lr_adjust). */
+/* If the output of the Linear has a mean squared error above m->adjust[0] after rounding to
+ * nearest, sets the learning rate to m->adjust[1] (key lr_adjust). */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;
@@ -243,7 +243,7 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
 }
 
 /* Returns the number of operations of all learning steps. For each element of the weight, a step
- * needs 2 I operations for the matrix product with H. It also needs about 20 slower operations,
+ * needs `2 * I` operations for the matrix product with H. It also needs about 20 slower operations,
  * which count as 80. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {

@@ -71,13 +71,13 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
     return finite;
 }
 
-/* Stores what later steps need. Writes the damped diagonal to f->h for the steps after the column
- * loop, and sets f->cost for scale_search ldl. */
+/* Stores data for later steps. Writes the damped diagonal to f->h for the steps after the column
+ * loop. With `scale_search: ldl`, also sets f->cost. */
 static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    float *diag = NULL; // own: [I] first the diagonal of the damped H, then that of U
+    float *diag = NULL; // own [I]: the diagonal of the damped H; later the diagonal of U
     const osh_gptq_column *column = osh_gptq_column_of(f->device);
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
     u.device = f->device;
@@ -116,8 +116,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    // own: [I] first the diagonal of H with columns as in the checkpoint, then the damped diagonal
-    // in solving order
+    // own [I]: first the diagonal of H, with columns as in the checkpoint; later the damped
+    // diagonal, in solving order
     float *damped = NULL;
     osh_op_args a = {.out = {h}};
     const osh_gptq_column *column = osh_gptq_column_of(h->device);

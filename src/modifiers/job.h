@@ -15,7 +15,7 @@ enum { // statistics of a value X, as bits that can be combined
     /* For a Linear that reads the output of attention (o_proj): ranges of the keys and values. For
      * a Linear whose outputs are quantized: range of the outputs. */
     OSH_STAT_CACHE = 16,
-    /* Sum over all tokens of the largest X^2 of the token, for a survey (survey.h). */
+    /* Sum over all tokens, for a survey (survey.h). Each token adds its largest X^2. */
     OSH_STAT_PEAKS = 64,
     /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The inputs of
      * its block of the model (such as a decoder layer) are then stored, and also the outputs of the
@@ -45,8 +45,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* View: statistic OSH_STAT_SHIFT of the input, in the same memory as the Hessian. May be
      * overwritten. NULL: the statistic is 0, or no modifier needs it. */
     osh_tensor *shift;          // view
-    /* Own, only during a solve: weight [O, I] in F32 that the solve approximates, in the same
-     * memory as the Hessian. NULL: the solve approximates w. */
+    /* Weight [O, I] in F32, which the solve approximates. Own, only during a solve. It is in the
+     * same memory as the Hessian. NULL: the solve approximates w. */
     osh_tensor *target;         // own
     /* True: the modifier must not change w, even if osh_solver.propagates is true. */
     bool keep_w;
@@ -57,8 +57,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* For each output of the Linear: increase of the model's loss per squared error of the output.
      * NULL: 1. */
     const double *care;         // view [O]
-    /* For each channel of the input: increase of the model's loss per squared error of the channel,
-     * through all Linears that read the input. NULL: unknown. */
+    /* For each channel of the input: increase of the model's loss per squared error of the channel.
+     * All Linears that read the input contribute to the increase. NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // statistic OSH_STAT_PEAKS of the input; 0: unknown
     /* Scales and zero points of keys and values, one after the other, in their stored form. NULL:
@@ -67,8 +67,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     /* Own, result: the learned bias of the Linear in its stored dtype. NULL: no bias was
      * learned. */
     void *bias;
-    /* Memory for codes, [O, I] bytes, which the caller gives to a modifier whose osh_solver.by_rows
-     * is true. NULL: the modifier allocates memory for codes. */
+    /* Memory for codes, [O, I] bytes. The caller gives it to a modifier whose osh_solver.by_rows is
+     * true. NULL: the modifier allocates memory for codes. */
     void *room;                 // view
     /* Result, view [O, 2]: |w - dq|^2 and |w|^2 of each row; dq: dequantized weight. NULL: not
      * stored. */

@@ -7,10 +7,11 @@
  * error in later columns. A pruned weight that is not quantized is written as a dense tensor with
  * zeros. A later quantizer does not change the zeros (osh_linear_job.pruned).
  *
- * SparseGPT uses H as GPTQ does: in dead columns the diagonal becomes 1 and the weights 0, then
- * diag += dampening_frac mean(diag). If H cannot be factored, the identity is used, as in LLM
- * Compressor. The key `sparsity` can be a list with one number for each module that the targets
- * name. MagnitudePruningModifier has no schedule: it prunes to final_sparsity in one step. */
+ * SparseGPT uses H as GPTQ does. In dead columns the diagonal becomes 1, and the weights become 0.
+ * Then `dampening_frac * mean(diag)` is added to the diagonal. If H cannot be factored, the
+ * identity is used, as in LLM Compressor. The key `sparsity` can be a list with one number for each
+ * module that the targets name. MagnitudePruningModifier has no schedule: it prunes to
+ * final_sparsity in one step. */
 #include "modifiers/prune.h"
 #include "modifiers/prune_factor.h"
 #include "modifiers/recipe_quant.h"

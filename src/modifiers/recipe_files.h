@@ -4,8 +4,8 @@
 #define OSH_RECIPE_FILES_H
 #include "modifiers/modifier.h"
 
-/* Checks each argument of the modifier that is a file name (osh_field.path). Fails if the file
- * would not be directly in the output directory, or if models usually have a file of this name.
- * `what`: name of the recipe, for messages. */
+/* Checks the arguments of the modifier that are file names (osh_field.path). Fails if a file would
+ * not be directly in the output directory, or if models usually have a file of this name. `what`:
+ * name of the recipe, for messages. */
 osh_status osh_recipe_files_check(osh_ctx *cx, const osh_modifier *m, const char *what);
 #endif

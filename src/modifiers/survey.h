@@ -15,8 +15,8 @@ bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_sch
 bool osh_survey_of_inputs(const osh_modifier *m);
 /* Writes the label of candidate number k, such as "4 bits" or "NVFP4A16". */
 void osh_survey_label(char out[16], const osh_modifier *m, int k);
-/* To measure how rounding a weight changes the model's predictions, the weight is rounded to this
- * number of bits. */
+/* A survey measures how much the model's predictions change if a weight is rounded. For this
+ * measurement, weights are rounded to this number of bits. */
 enum { OSH_SURVEY_BITS = 3 };
 /* Writes a text that names all candidates, such as "2 3 4 8". Surveys with equal texts have the
  * same candidates. */

@@ -10,6 +10,7 @@ typedef struct osh_topic {
     const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a topic whose name is NULL ends the table
-/* Returns the topic with the name `name`, ignoring case, or NULL if there is none. */
+/* Returns the topic whose name is `name`, or NULL if there is none. The case of letters is
+ * ignored. */
 const osh_topic *osh_topic_find(const char *name);
 #endif

@@ -24,7 +24,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    float *x = NULL, *y = a->out[0]->data; // x: own [N, D], b in f32. y: view of the output
+    float *x = NULL, *y = a->out[0]->data; // x: own [N, D], the input b in f32. y: view of the
+                                           // output
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));
     osh_to_f32(y, a->in[0]->data, a->in[0]->dtype, osh_tensor_numel(a->in[0]));

@@ -63,14 +63,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 /* One query (row i of a sample) of one head. All pointers except p and dp are views. */
 typedef struct query {
     /* q: the query, [Dh]. dy: gradient of the query's output, [Dh].
-     * k, v: keys and values that the head uses, from the first token of the sample on. */
+     * k, v: keys and values that the head uses. They begin with the sample's first token. */
     const float *q, *k, *v, *dy;
     /* Gradients of q, k and v, with the strides of q, k and v; NULL: not computed. */
     float *dq, *dk, *dv;
     /* i: position of the query in the sample.
      * kv: number of elements from one row of k or v to the next. */
     int64_t i, kv;
-    double *p, *dp; // scratch, [tokens of the sample] each: probabilities, and their gradients
+    double *p, *dp; // scratch: p has probabilities, dp their gradients; each [tokens of the sample]
     double sink;                 // score of the head's sink; -INFINITY: no sink
 } query;
 
@@ -145,12 +145,14 @@ done:
 }
 
 /* Adds the gradients of q, k and v for one query of one head. Returns the gradient of the sink's
- * score. With the capped score s, p = softmax(s):
+ * score. s are the capped scores, and p = softmax(s):
  *
- *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
+ *   dv_j = p_j dy
+ *   dp_j = dy v_j
+ *   ds_j = p_j (dp_j - sum p dp)
  *
- * The derivative of s with respect to the product q k is `scale`, times 1 - tanh^2 if s is capped.
- * The value vector of a sink is 0, so dp of a sink is 0. */
+ * The derivative of s with respect to the product q k is `scale`. If s is capped, it is `scale`
+ * times 1 - tanh^2. The value vector of a sink is 0, so dp of a sink is 0. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;

@@ -8,7 +8,8 @@
  * where j is the last token of the window. The softmax of head h includes one more score, sinks[h],
  * whose probability is not used:
  *
- *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
+ *   s_j = q k_j / sqrt(D)
+ *   p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
  *
  * k_j is a seen row of kv or c. This is transformers' DeepseekV4Attention with eager attention, for

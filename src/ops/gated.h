@@ -14,8 +14,8 @@ typedef struct osh_gated {
     const osh_glu_attr *glu;
 } osh_gated;
 
-/* True if the CPU has a kernel for dtype dt (only BF16), for I input channels, and for the
- * activation and the limit of `glu`. */
+/* True if the CPU has a kernel for these arguments: the dtype dt (only BF16), I input channels, and
+ * the activation and limit of `glu`. */
 bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
 /* Computes g->out. Sets *finite to true if all values of `out` and of both matrix products are
  * finite. If *finite is false, the values of `out` are undefined. */

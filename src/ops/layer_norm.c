@@ -94,7 +94,8 @@ done:
 /* Computes dx, dw and db. With n = (x - mean) / sqrt(variance + eps) and g = dy (w + offset):
  *
  *   dx = (g - mean(g) - n mean(g n)) / sqrt(variance + eps)
- *   dw = sum over rows of dy n     db = sum over rows of dy */
+ *   dw = sum over rows of dy n
+ *   db = sum over rows of dy */
 static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -76,8 +76,11 @@ done:
     return rc;
 }
 
-/* Computes dx = dy W, dw = dy^T x and db = sum over rows of dy. dw and db are summed sample by
- * sample. */
+/* Computes three gradients. dw and db are summed sample by sample.
+ *
+ *   dx = dy W
+ *   dw = dy^T x
+ *   db = sum over rows of dy */
 static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

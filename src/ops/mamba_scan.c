@@ -5,7 +5,9 @@
  *   in[0] x [N, I]     in[1] dt [N, I]     in[2] B [N, S]     in[3] C [N, S]
  *   in[4] A_log [I, S]     in[5] D [I]     in[6] dt_bias [I]     out y [N, I]
  *
- *   d = softplus(dt + dt_bias)     Z = exp(-exp(A_log) d) Z + d x B     y = Z C + D x
+ *   d = softplus(dt + dt_bias)
+ *   Z = exp(-exp(A_log) d) Z + d x B
+ *   y = Z C + D x
  *
  * Z is 0 before the sample's first token. The formulas are those of transformers'
  * mamba_selective_scan (Mamba, Falcon Mamba, Jamba). dt + dt_bias and softplus are rounded to the
@@ -139,11 +141,20 @@ typedef struct mamba_back { // all inputs of the op in f32, and scratch for one 
     double *dB, *dC; // own: for each token, the gradients of B and C, [N, S] each
 } mamba_back;
 
-/* Adds the gradients of channel i of one sample, whose rows are [row, row + n). a = -exp(A_log), e
- * = exp(a d) is the decay, and gZ is the gradient of the state after a token:
+/* Adds the gradients of channel i of one sample, whose rows are [row, row + n).
  *
- *   dC = dy Z     gZ += dy C     dB = gZ d x     dx = dy D + sum gZ d B     dD = dy x
- *   dd = sum gZ (Zprev e a + B x)     da = gZ Zprev e d     gZ of the token before = gZ e */
+ *   a    -exp(A_log)
+ *   e    exp(a d), the decay
+ *   gZ   gradient of the state after a token
+ *
+ *   dC  = dy Z
+ *   gZ += dy C
+ *   dB  = gZ d x
+ *   dx  = dy D + sum gZ d B
+ *   dD  = dy x
+ *   dd  = sum gZ (Zprev e a + B x)
+ *   da  = gZ Zprev e d
+ *   gZ of the token before = gZ e */
 static void mamba_channel_back(const osh_grad_args *a, mamba_back *b, int64_t i, int64_t row,
                                int64_t n)
 {

@@ -1,12 +1,13 @@
 /* mix.c - takes each element from one of two tensors at random. Learned rounding uses this op to
  * mix the inputs that a block has in the quantized model and in the original model.
  *
- *   in[0] x [N, D]   in[1] x0 [N, D]   out y [N, D] = x if u < share, else x0   y may overwrite x
+ *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D]     y may overwrite x
  *
- *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: index in the sample
+ *   y = x if u < share, else x0
+ *   u = (osh_rng_u64(key, sample, row * D + column) >> 40) / 2^24
  *
- * u is a random number in [0, 1). The result does not depend on batches or threads. Shapes: N
- * tokens of the batch, D elements per token. */
+ * u is a random number in [0, 1), and `row` is the index of the row in its sample. The result does
+ * not depend on batches or threads. Shapes: N tokens of the batch, D elements per token. */
 #include "base/rng.h"
 #include "ops/kernel.h"
 

@@ -78,9 +78,15 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* With s = sigmoid(gate), computes dx = dy s, and dgate = s (1 - s) times a sum. The sum is dy x
- * over the elements to which the gate applies. With softplus, dx = dy softplus(gate), and the
- * factor of the sum is s. */
+/* Computes two gradients. The sum is over the elements to which the gate applies.
+ *
+ *   dx    = dy sigmoid(gate)
+ *   dgate = s (1 - s) * sum of dy x     s = sigmoid(gate)
+ *
+ * With softplus:
+ *
+ *   dx    = dy softplus(gate)
+ *   dgate = s * sum of dy x */
 static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

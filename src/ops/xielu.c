@@ -3,8 +3,11 @@
  *   in[0] x [N, F]     in[1] alpha_p     in[2] alpha_n     in[3] beta     in[4] eps, each [1]
  *   out y [N, F]       y may overwrite x
  *
- *   x > 0    y = p x^2 + beta x                            p = log(1 + e^alpha_p)
- *   else     y = n (e^min(x, eps) - 1 - x) + beta x        n = beta + log(1 + e^alpha_n)
+ *   x > 0    y = p x^2 + beta x
+ *   else     y = n (e^min(x, eps) - 1 - x) + beta x
+ *
+ *   p = log(1 + e^alpha_p)
+ *   n = beta + log(1 + e^alpha_n)
  *
  * The formulas are those of transformers' XIELUActivation without its CUDA library. The result is
  * computed in double and rounded once. Shapes: N tokens of the batch, F intermediate_size. */

@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-/* A tensor is read again after this number of bytes of later tensors has been written. With a
- * smaller LAG, reading would wait for the writeback. */
+/* A tensor is read again when LAG bytes of later tensors have been written. With a smaller LAG,
+ * reading would wait for the writeback. */
 enum { LAG = 32 << 20 };
 
 struct osh_early {

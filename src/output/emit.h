@@ -22,8 +22,8 @@ typedef struct osh_result { // results of one Linear
 
 #define OSH_LOG_NAME "oneshot.log" // name of the log file in the partial directory
 typedef struct osh_emitter osh_emitter;
-/* Sets *final to the path of the output directory, with links resolved, and *partial to the path of
- * the partial directory, in which the output is built. The caller owns both, also after a
+/* Sets *final to the path of the output directory, with links resolved. Sets *partial to the path
+ * of the partial directory, in which the output is built. The caller owns both paths, also after a
  * failure. */
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
 /* Fails if an input is inside a directory that a run with this output replaces or deletes. Inputs
@@ -60,8 +60,8 @@ bool osh_emitter_holds_work(const osh_emitter *e); // true if the journal has fi
  * Waiting jobs are in host memory. An allocation that would exceed the plan's peak waits until a
  * job is written. */
 
-/* Emits the tensors of one Linear. Takes ownership of the codes and params of the job, and of
- * *in_scale and *in_zero, the scale and zero point of a static input. *in_scale and *in_zero may be
+/* Emits the tensors of one Linear. Takes ownership of the codes and params of the job. Also takes
+ * ownership of the scale *in_scale and the zero point *in_zero of a static input; both may be
  * NULL. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
@@ -83,8 +83,9 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
  * as long as the emitter. */
 osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text);
 
-/* Records the factors of all folds that the traversal computes in the given subgraphs, in one
- * record. Called before results that depend on these factors are emitted. */
+/* Writes one record with the factors of folds. These are all folds in the given subgraphs whose
+ * factors the traversal computes. Called before results that depend on these factors are
+ * emitted. */
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
 /* Records that a subgraph is complete. generation: number of the visit that stored and synced the

@@ -1,5 +1,5 @@
-/* emit_impl.h - declares the emitter's internals, which emit.c (tensors), stream.c (tensors in
- * bands), records.c and resume.c (journal) and seal.c (end of a run) share. */
+/* emit_impl.h - declares the emitter's internals. These files share them: emit.c (tensors),
+ * stream.c (tensors in bands), records.c and resume.c (journal), seal.c (end of a run). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <stdatomic.h>
@@ -75,7 +75,7 @@ typedef struct osh_emit_job {
     const osh_schedule *schedule;  // view
     osh_linear_job result; // own: the solved job of a Linear, with codes, scales and zero points
     osh_tensor *in_scale, *in_zero; // own
-    /* Memory for the output tensors of the Linear, which osh_emit_linear allocates. */
+    /* Memory for the output tensors of the Linear. osh_emit_linear allocates this memory. */
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own
     int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // OSH_EMIT_VIEW: view of all bytes of the tensor
@@ -161,7 +161,7 @@ struct osh_emitter {
     int *writer;
     int n_ended;           // number of other ranks that have sent their last record
     bool remote;           // true on ranks other than 0, which have no journal
-    /* Records that are not sent yet. For those in `ready`, the bytes of the tensors are on the
+    /* The records that are not sent yet. For those in `ready`, the bytes of the tensors are on the
      * disk. queue.lock protects `ready`. */
     osh_buf outbox, ready; // own
     /* sealed: the output has its final name.
@@ -199,7 +199,7 @@ osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint6
 osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
 /* Fails with `code` if the partial directory has a file that this program did not make. */
 osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
-/* Fails with `code` if the old output, which will be replaced, has a file that this program did not
+/* The old output will be replaced. Fails with `code` if it has a file that this program did not
  * make. */
 osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails with `code` if e->replaced exists but is not the old output that the journal names. */

@@ -7,8 +7,8 @@
 #include "budget/bands.h"
 
 typedef struct looked { // how far a Linear is searched for its largest magnitude
-    /* For the first Linear of a group: number of bands of the whole group that are not yet
-     * searched. */
+    /* Only for the first Linear of a group: number of bands that must still be searched, in all
+     * Linears of the group. */
     int64_t left;
     float amax;   // largest magnitude that was found so far
     int rest;     // number of bands of this Linear that are not yet searched
@@ -30,7 +30,8 @@ struct osh_held {
      * this stream only searches Linear i. */
     int *which; // own [n]
     int n, next;
-    int64_t n_here;    // number of bands left to search in Linears that this stream also rounds
+    int64_t n_here;    // number of bands that this stream must still search in Linears that it also
+                       // rounds
     int64_t taken; // number of rows of the current Linear that were taken for the search
     held_slot *slots;       // own
     /* n_slots: number of all slots.

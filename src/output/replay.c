@@ -93,7 +93,7 @@ done:
     return rc;
 }
 
-/* Applies the record which says that output tensor i, a copy, is written. Stores the recorded
+/* Applies a record of a copy, which says that output tensor i is written. Stores the recorded
  * checksums: `sum` of the tensor, and `source` of its source tensor. Then checks if the bytes of
  * the tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)

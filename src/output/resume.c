@@ -17,8 +17,8 @@
  * needs a second descriptor for each shard, and a process may have only 1024 descriptors. */
 enum { DIRECT_SHARDS = 256 };
 
-/* Removes from the partial directory all files that this program made, except the journal, which is
- * emptied. Also removes the scratch directory. */
+/* Removes all files in the partial directory that this program made, except the journal. Empties
+ * the journal. Also removes the scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

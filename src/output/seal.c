@@ -1,4 +1,4 @@
-/* seal.c - ends a run. It reads the output again and compares it, and adds side files, config.json,
+/* seal.c - ends a run. It reads the output again and compares it. It adds side files, config.json,
  * index, manifest and reports. Then it gives the directory its final name. Each step can be
  * repeated after an interruption. */
 #include <stdio.h>

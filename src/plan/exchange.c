@@ -3,8 +3,8 @@
 
 #include "plan/division.h"
 
-/* Size in bytes of a tile. A tile consists of rows of a sum that are sent in one message. A row
- * that is larger than this size is a tile of its own. */
+/* Size in bytes of a tile. A tile is the rows of a sum that one message contains. A row that is
+ * larger than this size is a tile of its own. */
 enum { TILE_BYTES = 1 << 20 };
 
 /* Returns the index of the first row after the tile that begins with row `first`. */

@@ -13,7 +13,7 @@ typedef struct osh_mixed_unit {
     int n;               // number of candidates
     int bits[OSH_CANDIDATES];      // bits of a code with each candidate
     char label[OSH_CANDIDATES][16]; // name of each candidate, such as "4 bits" or "NVFP4A16"
-    /* bytes of all tensors that store the unit's weights with each candidate */
+    /* for each candidate: bytes of all tensors that store the unit's weights */
     int64_t bytes[OSH_CANDIDATES];
     /* Loss of each candidate. At first this is the loss that the survey measured. After
      * osh_mixed_weigh or osh_mixed_by_gradients, it is a change of the model's loss. */

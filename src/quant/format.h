@@ -4,8 +4,8 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-/* Largest number of tensors of one module: codes, scales and zero points of the weight, inputs and
- * outputs of a Linear, or the tensors of an attention module. */
+/* Largest number of tensors of one module, which is a Linear or an attention. A Linear has codes.
+ * It also has scales and zero points of its weight, inputs and outputs. */
 enum { OSH_FORMAT_MAX_TENSORS = 14 };
 typedef struct osh_format_tensor {
     const char *leaf; // part of the tensor's name after the module, such as "weight_packed"
@@ -36,8 +36,8 @@ typedef struct osh_format {
      * writes it with pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                        const void *codes, const osh_qparams *p, const osh_format_input *in);
-    /* Writes n consecutive rows of tensor 0, which contains the codes, from codes [n, I]. NULL: the
-     * bytes of tensor 0 are the codes. */
+    /* Writes n consecutive rows of tensor 0 from codes [n, I]. Tensor 0 contains the codes. NULL:
+     * the bytes of tensor 0 are the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
     /* Reads the stored tensors data[i]. Writes the codes to `codes`, and allocates and sets the
      * members of p. Scales may be F32: other tools write F32 scales, while this program writes the

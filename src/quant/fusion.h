@@ -15,7 +15,7 @@ typedef struct osh_q_fusion { // a fused layer of vLLM; the strings are views
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    /* Records (model_types.h) of the whole model and of its text model. NULL: the model type is
+    /* The records (model_types.h) of the whole model and of its text model. NULL: the model type is
      * unknown. */
     const cJSON *whole, *text;
 } osh_q_family;

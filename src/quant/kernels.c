@@ -120,8 +120,8 @@ static void ranges_c(float *min, float *max, const void *x, osh_dtype dt, int64_
     }
 }
 
-/* Returns the E2M1 code nearest to y, ties to the even index. If y < 0 is rounded to 0, the result
- * is the code of -0. But if y is -0 itself, the result is the code of +0. */
+/* Returns the E2M1 code nearest to y. Ties go to the even index. If y < 0 is rounded to 0, the
+ * result is the code of -0. But if y is -0 itself, the result is the code of +0. */
 static uint8_t fp4_of_f32(float y)
 {
     float a = y < 0 ? -y : y;

@@ -1,8 +1,8 @@
-/* observer.h - declares observers, which find the range of values, from which a scale is computed
- * (llmcompressor/observers). An observer sees all elements of a weight together. For a static
- * activation it sees one calibration sample after the other, and updates the range. A new observer
- * needs a file src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in
- * observers.def. */
+/* observer.h - declares observers (llmcompressor/observers). An observer finds the range of some
+ * values, and a scale is computed from the range. An observer sees all elements of a weight
+ * together. For a static activation it sees one calibration sample after the other, and updates the
+ * range. A new observer needs a file src/quant/observers/foo.c with `const osh_observer
+ * osh_observer_foo`, and a row in observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
@@ -14,9 +14,9 @@ typedef struct osh_observer_key { // a key that an observer accepts in observer_
     bool idle;                    // true: the key is accepted but has no effect
 } osh_observer_key;
 
-/* A search for the best range of some values x. Step i tries their range, multiplied by expand (1 -
- * i / grid). The result is the range with the smallest sum of |x - dq(x)|^norm. If several ranges
- * have this sum, the first is chosen. */
+/* A search for the best range of some values x. Step i tries their range, multiplied by `expand *
+ * (1 - i / grid)`. The result is the range with the smallest sum of |x - dq(x)|^norm. If several
+ * ranges have this sum, the first is chosen. */
 typedef struct osh_range_search {
     double expand, grid, norm;
     /* The search ends after `patience` consecutive steps that improve no range of the tensor, or
@@ -44,9 +44,12 @@ typedef struct osh_observer {
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
     /* The next four functions are only for observers that choose the range with the smallest loss
-     * (osh_calibrate_least). The first three return the number of candidate ranges, candidate i,
-     * and the power of errors in the loss. If `exact` is not NULL, the observer makes a second pass
-     * over all values, after the candidates are known. */
+     * (osh_calibrate_least).
+     * candidates: returns the number of candidate ranges.
+     * candidate: computes candidate range i.
+     * power: returns the power of errors in the loss.
+     * exact: if it is not NULL, the observer makes a second pass over all values, after the
+     * candidates are known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);

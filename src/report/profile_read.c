@@ -19,7 +19,7 @@ static const double mb = 1 << 20;
 
 typedef struct open_stage {
     int row;
-    /* start: time of the begin in seconds.
+    /* start: time at which the stage begins, in seconds.
      * inside: seconds of the inner stages. */
     double start, inside;
 } open_stage;

@@ -15,7 +15,7 @@ typedef struct osh_report_lists {
     double *worst;       // own [subgraphs]: the largest error of a Linear; -1: none
 } osh_report_lists;
 
-/* Sets *l to the lists of r, which must outlive *l. The caller calls osh_report_lists_deinit, also
+/* Sets *l to the lists of r. r must outlive *l. The caller calls osh_report_lists_deinit, also
  * after a failure. */
 osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_report *r);
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);

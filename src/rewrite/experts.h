@@ -1,8 +1,8 @@
 /* experts.h - removes the experts that a recipe names. The files of the checkpoint stay the same,
  * but the program then reads the checkpoint without these experts. The other parts of the plan are
  * made after this change. The kept experts get new numbers. The router then has only the rows of
- * the kept experts, and config.json has their number. The run, a later modifier of the recipe that
- * quantizes, and `oneshot verify` all read the changed checkpoint. */
+ * the kept experts, and config.json has their number. The run and `oneshot verify` read the changed
+ * checkpoint. So does a modifier that quantizes after the pruning. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
@@ -30,8 +30,8 @@ struct osh_experts {
      * the tensor has. */
     struct osh_kept_rows *rows; // own
 };
-/* Removes the experts that the recipe names from the checkpoint of `in`. Needs in->recipe and
- * in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
+/* Removes experts from the checkpoint of `in`: the experts that the recipe names. Needs in->recipe
+ * and in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* Sets *out (own) to a list with the number of experts that each decoder layer keeps; -1 if the
  * layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */

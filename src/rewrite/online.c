@@ -16,9 +16,9 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`, or -1 if
- * there is none. All modules of a group store equal matrices, so the first such tensor is
- * returned. */
+/* Searches the checkpoint for a tensor [n, n] whose name ends with `leaf`. Returns the index of the
+ * tensor, or -1 if there is none. All modules of a group store equal matrices, so the first such
+ * tensor is returned. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {

@@ -23,7 +23,8 @@ typedef struct progress {
     /* Decides what is a step of the progress. True (pipeline datafree): each Linear is a step.
      * False: all Linears together are one step. */
     bool all_of_it;
-    /* Work (osh_cost_of_linear) of the Linears that are done, and of all Linears. */
+    /* work: work (osh_cost_of_linear) of the Linears that are done.
+     * all: work of all Linears. */
     double work, all;
 } progress;
 

@@ -1,18 +1,18 @@
 /* pace.c - estimates the time that a run still needs.
  *
- *   eta = sum over phases of left * (spent + prior all_spent / all_finished) / (finished + prior)
+ *   eta = sum over phases of left * (spent + prior * all_spent / all_finished) / (finished + prior)
+ *   prior = trusted * (left + finished)
  *
- * with prior = trusted (left + finished). For each phase, `left` is the work that remains,
- * `finished` is the work that is done, and `spent` are the seconds that this work took. all_spent
- * and all_finished are sums over all phases. The formula assumes that a phase continues at its
- * speed so far. If little work of the phase is finished, this speed is mixed with the speed of all
- * phases together. */
+ * For each phase, `left` is the work that remains, `finished` is the work that is done, and `spent`
+ * are the seconds that this work took. all_spent and all_finished are sums over all phases. The
+ * formula assumes that a phase continues at its speed so far. If little work of the phase is
+ * finished, this speed is mixed with the speed of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>
 
-/* Finished fraction of a phase at which its own speed, and the speed of all phases together, have
- * equal weights in the formula. */
+/* The formula combines two speeds: the speed of the phase, and the speed of all phases together. If
+ * this fraction of the phase is finished, both speeds have equal weights. */
 static const double trusted = 0.02;
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)

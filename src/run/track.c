@@ -31,8 +31,8 @@ static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, co
     osh_profile_checkpoint(cx, step);
 }
 
-/* Writes to the profile that a stage begins (edge "Start") or ends ("End"). A stage is a range of
- * subgraphs, and an item of --checkpoint gives its name. */
+/* Writes a record to the profile: a stage begins (edge "Start") or ends ("End"). A stage is a range
+ * of subgraphs, and an item of --checkpoint gives its name. */
 static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
@@ -221,7 +221,8 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 /* Sets the finished fraction and the speed of the job. The speed is the work of this process,
  * divided by the time that the process needs for it. The work is this process's fraction of the
- * tokens of the job, or for a job without data, of the bytes of the source. */
+ * tokens of the job. For a job without data, it is this process's fraction of the bytes of the
+ * source. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;
@@ -229,7 +230,7 @@ static void run_set_rate(osh_run *r, double now)
     double spent = now - r->began, all = spent + p->eta_s;
     bool over = p->work_total > 0 && p->work_done >= p->work_total;
     if ((p->eta_s <= 0 && !over) || all <= 0) return;
-    double left = 1 - r->before; // fraction of the job's work that takes `all` seconds
+    double left = 1 - r->before; // fraction of the job's work; this work takes `all` seconds
     p->fraction = over ? 1 : r->before + left * spent / all;
     if (in->pipeline == OSH_PIPELINE_DATAFREE)
         p->bytes_per_s = left * (double)osh_checkpoint_stored_bytes(in->ck) / all;

@@ -52,10 +52,13 @@ done:
 }
 
 /* Returns the number of samples of a batch. This is --batch-size if the user gave it. Otherwise it
- * is a few samples for each thread, so that all threads are busy for about the same time.
- * Returns 1 on a GPU, with one thread, and if experts are calibrated on their own tokens. Also
- * returns 1 if a batch with one sample for each thread is larger than the limit (BATCH_BYTES), or
- * if the data set has fewer samples than there are threads. */
+ * is a few samples for each thread, so that all threads are busy for about the same time. Returns 1
+ * in these cases:
+ *
+ *   - The run uses a GPU, or has only one thread.
+ *   - Experts are calibrated on their own tokens.
+ *   - A batch with one sample for each thread is larger than the limit (BATCH_BYTES).
+ *   - The data set has fewer samples than there are threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -97,8 +97,8 @@ typedef struct osh_schedule {
     char *tune_not;          // own
 } osh_schedule;
 
-/* True if, after the solve of Linear l, the inputs of later Linears are computed with its new
- * weight. */
+/* True if the inputs of later Linears are computed with the new weight of Linear l, after l is
+ * solved. */
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
 /* Returns the bits OSH_STAT_* of the statistics that the Linear needs in this traversal. */
 static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
@@ -111,7 +111,7 @@ static inline int64_t osh_hessian_size(const osh_linear *l)
 {
     return l->I * l->I * (int64_t)sizeof(float) * (1 + l->shift);
 }
-/* True if another traversal than the current one collects the statistics of the Linear. */
+/* True if the statistics of the Linear are collected, but not in the current traversal. */
 static inline bool osh_wants_elsewhere(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal && l->wants;
@@ -151,7 +151,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_schedule *p, osh_matching *match, osh_r
                         const osh_strs *targets, int64_t per_subgraph);
 /* Sets p->passes from the statistics that Linears and folds need. (The function is in cut.c.) */
 osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p);
-/* Returns the Linears of n_subgraphs subgraphs from `subgraph` on. */
+/* Returns the Linears of the subgraphs [subgraph, subgraph + n_subgraphs). */
 osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs);
 int osh_subgraph_of(const osh_schedule *p, int node); // returns -1 if no subgraph contains the node
 /* osh_plan_batches makes batches of `size` samples. On a GPU, it ignores `size` and uses

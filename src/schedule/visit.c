@@ -130,7 +130,7 @@ static void visit_find_last(walk *w)
     }
 }
 
-/* True if v is read by a node of the range that runs and that is not before node `first`. */
+/* True if a node of the range reads v. The node must run, and must not be before node `first`. */
 static bool walk_reads_from(const walk *w, int first, int v)
 {
     return w->last[v - w->r.v0] >= first;
@@ -181,8 +181,9 @@ static void walk_add_routes(walk *w, int first, int n)
     }
 }
 
-/* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step, to the values
- * from outside the step that its nodes and its statistics need. */
+/* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step. They are the
+ * values that the nodes and the statistics of the step need, and that are made outside of the
+ * step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -284,9 +285,10 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Adds a pass for the first look of two-pass observers (looks.h), at values that are not kept
- * between the looks. The next pass of the subgraph has their second look, and collects all other
- * statistics. If n is 0, no node runs, and the observers look at values in the activation store. */
+/* Adds a pass in which two-pass observers take their first look (looks.h) at values. The values are
+ * not kept between the looks. The next pass of the subgraph has the second look, and collects all
+ * other statistics. If n is 0, no node runs, and the observers look at values in the activation
+ * store. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -400,8 +402,8 @@ done:
 
 /* ---- segments of a subgraph ---- */
 
-/* Returns node i. If node i belongs to the original model, returns its counterpart in the quantized
- * model instead, which is the next node. */
+/* Returns node i. If node i belongs to the original model, returns the next node instead, which is
+ * its counterpart in the quantized model. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
@@ -460,7 +462,7 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * read. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    // true if a second pass over the range follows, with the solved weights
+    // true if a second pass over the range follows; that pass uses the solved weights
     bool twice = first_way && w->r.propagate && !w->r.merged;
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
@@ -517,9 +519,9 @@ done:
     return rc;
 }
 
-/* Adds the steps of one pass over the range in segments. first_way: true for the pass with the
- * original weights, false for the pass with the solved weights. The pass with the original weights
- * also collects statistics, and computes the values of the original model. */
+/* Adds the steps of one pass over the range. The pass runs in segments. first_way: true for the
+ * pass with the original weights, false for the pass with the solved weights. The pass with the
+ * original weights also collects statistics, and computes the values of the original model. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -548,10 +550,10 @@ done:
 
 /* ---- the fold pass ---- */
 
-/* Sets w->keep for the values that must stay in the activation store after a segment of the fold
- * pass that ends at node `end`. (The fold pass collects statistics for factors.) These are values
- * that later nodes of the pass read, and inputs or outputs of the range that were in the store
- * before the pass. */
+/* Sets w->keep for the values that must stay in the activation store after a segment. The segment
+ * ends at node `end`, and belongs to the fold pass, which collects statistics for factors. The
+ * values are those that later nodes of the pass read. They are also the inputs and outputs of the
+ * range that were in the store before the pass. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {

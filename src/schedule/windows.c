@@ -80,9 +80,9 @@ static osh_window_kind call_kind(const osh_windows *w, const osh_call *c)
     return osh_jobs_at_once(c->jobs, c->n, w->n_threads) > 1 ? OSH_WINDOW_ALONE : OSH_WINDOW_APART;
 }
 
-/* True if calls with a and b weights have similar sizes: one is at most twice as large as the
- * other. For example, an expert's down_proj has half as many weights as its gate_proj and up_proj
- * together. */
+/* True if two calls have similar sizes: one call has at most twice as many weights as the other.
+ * For example, an expert's down_proj has half as many weights as its gate_proj and up_proj
+ * together. a, b: numbers of weights of the calls. */
 static bool calls_are_similar(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }
 
 static bool linears_are_alike(const osh_linear *a, const osh_linear *b)

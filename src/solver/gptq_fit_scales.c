@@ -3,13 +3,16 @@
  * With c = q - z and w^ = s_g c_k for column k of group g, the loss is quadratic in the scales. The
  * step d from the current to the new scales solves
  *
- *   A d = -b   A_gg' = sum over k in g, l in g' of c_k H_kl c_l   b_g = sum over k in g of c_k G_k
+ *   A d   = -b
+ *   A_gg' = sum over k in g, l in g' of c_k H_kl c_l
+ *   b_g   = sum over k in g of c_k G_k
+ *   G     = (w^ - w) H
  *
- * with G = (w^ - w) H. 1e-9 times the mean of A's diagonal is added to each element of the
- * diagonal. At most OSH_FIT_GROUPS groups are solved together, with the scales of the other groups
- * fixed. For rows that share scales, the A and the b of the rows are added before the system is
- * solved. The new scales are rounded to values that can be stored. If a new scale is not positive,
- * the old scale is kept. */
+ * 1e-9 times the mean of A's diagonal is added to each element of the diagonal. At most
+ * OSH_FIT_GROUPS groups are solved together, with the scales of the other groups fixed. For rows
+ * that share scales, the A and the b of the rows are added before the system is solved. The new
+ * scales are rounded to values that can be stored. If a new scale is not positive, the old scale is
+ * kept. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

@@ -1,10 +1,14 @@
 /* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group while all
  * other groups are fixed, in plain loops.
  *
- * With G = (w^ - w) H the loss of the row, as a function of the columns x of w^ that belong to the
- * group, is least at
+ * Let x be the columns of w^ that belong to the group, and G = (w^ - w) H. The loss of the row is
+ * least if x is
  *
- *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
+ *   v = w^[g] - G[g] (H[g, g])^-1
+ *
+ * For another x the loss is larger by
+ *
+ *   (x - v) H[g, g] (x - v)^T
  *
  * So v is quantized instead of the weights. First, scale and zero point are searched
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop

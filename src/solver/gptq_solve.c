@@ -44,9 +44,12 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* Replaces w [I], one row, by the errors d of rounding the row to nearest. The caller then runs the
- * column loop on d and sets all codes to 0. So the errors of the loop are e = d U^-1, with U^T U =
- * H^-1. The sum of e^2 is d H d^T, the loss of rounding to nearest. */
+/* On entry, w [I] is one row. Replaces it by d, the errors of rounding the row to nearest. The
+ * caller then runs the column loop on d and sets all codes to 0. The errors of the loop are
+ *
+ *   e = d U^-1     with U^T U = H^-1
+ *
+ * So the sum of e^2 is d H d^T, the loss of rounding to nearest. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;

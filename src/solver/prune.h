@@ -12,7 +12,7 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     /* Upper triangular U with U^T U = H^-1, row-major, [I, I]; NULL: the identity matrix. */
     const float *u;
     int64_t O, I, block_size;
-    /* Fraction of the weights of each block of columns that become 0; not read if n > 0. */
+    /* Fraction of each block of columns that becomes 0; not read if n > 0. */
     double sparsity;
     /* In each row, n of each m consecutive weights become 0. I and block_size are multiples of m.
      * If n is 0, there is no such pattern and `sparsity` decides. */
@@ -52,18 +52,18 @@ bool osh_prune_takes_device(const osh_prune_solve_args *a);
 size_t osh_prune_solve_device_bytes(const osh_prune_solve_args *a);
 
 typedef struct osh_prune_share { // how many weights of each row become 0
-    double sparsity; // fraction of the weights of a row that become 0; not read if n > 0
+    double sparsity; // fraction of each row that becomes 0; not read if n > 0
     int64_t n, m;    // n of each m consecutive weights become 0; n = 0: `sparsity` decides
 } osh_prune_share;
-/* Sets the weights with the lowest costs of each row to 0, in place. The cost of a weight is |w|
- * sqrt(weight[column]). If costs are equal, weights with smaller indices are chosen first. `weight`
- * [I]: NULL means 1 for all columns. */
+/* Sets the weights with the lowest costs of each row to 0, in place. The cost of a weight is `|w| *
+ * sqrt(weight[column])`. If costs are equal, weights with smaller indices are chosen first.
+ * `weight` [I]: NULL means 1 for all columns. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 /* Returns the number of bytes of scratch of osh_prune_rows. */
 size_t osh_prune_rows_bytes(int64_t I, int n_threads);
-/* Sets to 0, in place, all weights whose magnitude is at most the k-th smallest magnitude (k from
- * 0) of the whole weight. k is floor(O I sparsity). */
+/* Sets weights to 0, in place. These are all weights whose magnitude is at most the k-th smallest
+ * magnitude of the whole weight (k from 0). k is `floor(O * I * sparsity)`. */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
 /* Returns the k-th smallest magnitude (k from 0) of the n numbers x. Sets *less to the number of

@@ -1,16 +1,20 @@
 /* tune.c - does a step of Adam on a quantized weight.
  *
- *   q = round(clamp(v, lo, hi))   s = rnd(s0 (1 + d))   w = rnd((q - z) s)
+ *   q = round(clamp(v, lo, hi))
+ *   s = rnd(s0 (1 + d))
+ *   w = rnd((q - z) s)
  *
  * rnd rounds to the dtype of the scales. Gradients ignore roundings: with g = dL/dw
  *
- *   dL/dv = g s if lo <= v <= hi, else 0     dL/dd = s0 * sum of g (q - z) over the scale's columns
+ *   dL/dv = g s if lo <= v <= hi, else 0
+ *   dL/dd = s0 * sum of g (q - z) over the scale's columns
  *
  * The weight of a norm is w = rnd((w0 + offset) (1 + d) - offset), with dL/dd = g (w0 + offset).
  * Step n = 1, 2, 3, ...:
  *
- *   mean = 0.9 mean + 0.1 g     square = 0.95 square + 0.05 g^2
- *   x -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
+ *   mean   = 0.9 mean + 0.1 g
+ *   square = 0.95 square + 0.05 g^2
+ *   x     -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
  *
  * Everything is f32 in plain loops: a step needs only about 20 floating-point operations per
  * weight, while the forward and backward passes need 12 per weight and token. Each row is computed

@@ -25,8 +25,8 @@ typedef struct osh_acts_place {
  * frees *out with osh_acts_free. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store, in host memory or on the disk, for the graph and the samples of the store
- * `beside`. On the disk, its files are in the directory of the first store. They have the same
+/* Makes a second store for the graph and the samples of the store `beside`. It is in host memory or
+ * on the disk. On the disk, its files are in the directory of the first store. They have the same
  * compression but other names. If f16 is true, values are stored as F16. The second store must be
  * freed before the first; osh_acts_free then removes its files. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
@@ -68,9 +68,10 @@ typedef struct osh_acts_rows { // samples [first, first + n) of a value
     int value;
     int64_t first, n;
 } osh_acts_rows;
-/* Sets *t to a tensor of the samples r, on d, or in host memory if d is NULL. The caller frees *t.
- * The data of kept samples are not copied: if `last` is true, *t is the stored tensor itself.
- * Otherwise *t is a view of the stored tensor, which is valid until the value is dropped. */
+/* Sets *t to a tensor of the samples r. The tensor is on d, or in host memory if d is NULL. The
+ * caller frees *t. The data of kept samples are not copied: if `last` is true, *t is the stored
+ * tensor itself. Otherwise *t is a view of the stored tensor, which is valid until the value is
+ * dropped. */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
                         osh_device *d);
 /* Stores the samples [first, first + n) of a value. t: their rows, [tokens of these samples,
@@ -94,12 +95,13 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
  * The caller must not load values of `out` before osh_acts_close. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
-/* Begins to prefetch the samples [first, first + n) of a value, which a later call of osh_acts_get
- * returns. The calls of osh_acts_get must be in the order of the calls of osh_acts_ask. */
+/* Begins to prefetch the samples [first, first + n) of a value. A later call of osh_acts_get
+ * returns these samples. The calls of osh_acts_get must be in the order of the calls of
+ * osh_acts_ask. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-/* Returns the number of bytes, with padding, of the block of GPU memory through which a value is
- * copied. */
+/* A value is copied through a block of GPU memory. Returns the number of bytes of this block, with
+ * padding. */
 int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 /* Frees the memory of the samples [first, first + n) of a value. Does nothing if they are in a
  * file. */
@@ -119,17 +121,18 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
  * osh_acts_stage_bytes for an uncompressed sample. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the number of bytes that the samples of a value, from sample `first` on, have in the
- * tier. For memory, the allocator's overhead is included. For the disk, these are the bytes of an
- * uncompressed file of a run without a GPU. (For a run with a GPU, see osh_slots_bytes.) */
+/* Returns the number of bytes that samples of a value have in the tier: sample `first` and all
+ * later samples. For memory, the allocator's overhead is included. For the disk, these are the
+ * bytes of an uncompressed file of a run without a GPU. (For a run with a GPU, see
+ * osh_slots_bytes.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
 /* For tier host with a device: returns the number of host bytes of a batch of n_tokens tokens, with
  * the allocator's overhead. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
-/* Returns the number of bytes of the first n batches of a value, whose samples are kept
- * (osh_acts_keep). Includes the allocator's overhead. batch_at [n + 1]: index of the first sample
- * of each batch. */
+/* Returns the number of bytes of the first n batches of a value. The samples of these batches are
+ * kept (osh_acts_keep). Includes the allocator's overhead. batch_at [n + 1]: index of the first
+ * sample of each batch. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
                             const int64_t *batch_at, int64_t n);
 #endif

@@ -1,8 +1,8 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. It also contains the mark, an empty file, which the process that uses the directory
- * locks. The functions never touch a directory that may belong to somebody else. They fail if the
- * path is a link, or if the directory has files but no mark. They also fail if it has a file that
- * oneshot did not make. The message names the path. */
+ * the disk. It also contains the mark, which is an empty file. The process that uses the directory
+ * locks the mark. The functions never touch a directory that may belong to somebody else. They fail
+ * if the path is a link, or if the directory has files but no mark. They also fail if it has a file
+ * that oneshot did not make. The message names the path. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"

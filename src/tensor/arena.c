@@ -210,7 +210,7 @@ size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    // the cast is safe: only `largest` changes, which keeps the result for later calls
+    // the cast is safe: only the member `largest` changes; it keeps the result for later calls
     osh_arena *known = (osh_arena *)a;
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {

@@ -1,5 +1,6 @@
-/* device.h - manages the memory of a device (an accelerator): one arena of fixed size, which is
- * allocated when the device is opened; tensors in the arena; copies to and from the host.
+/* device.h - manages the memory of a device (an accelerator). A device has one arena of fixed size,
+ * which is allocated when the device is opened. Also declares functions that make tensors in the
+ * arena, and functions that copy to and from the host.
  *
  *   | OSH_LIFE_LONG: weights, statistics ──►       ◄── OSH_LIFE_SHORT: values of a batch, scratch |
  *   0                              one arena of n_bytes                                       end
@@ -29,11 +30,11 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 /* A detour is a slower code path with the same output. A run counts how often it takes each
  * detour. */
 typedef enum osh_detour {
-    /* Products of F32 matrices for which cuBLASLt has no pedantic algorithm, so that they use the
-     * default mode. */
+    /* Products of F32 matrices. cuBLASLt has no pedantic algorithm for these products, so they use
+     * the default mode. */
     OSH_DETOUR_F32,
-    /* Products of a batch of matrices whose number the algorithm does not support, so that they are
-     * computed one by one. */
+    /* Products of a batch of matrices. The algorithm does not support the number of matrices, so
+     * the products are computed one by one. */
     OSH_DETOUR_BATCH,
     OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena that are not at their planned address
@@ -45,7 +46,7 @@ const char *osh_detour_name(osh_detour which);
 /* Returns the text about a detour for messages, such as "products of a batch one by one". */
 const char *osh_detour_text(osh_detour which);
 
-/* Counts and times since the device was opened. */
+/* Bytes, times and other numbers that were counted since the device was opened. */
 typedef struct osh_device_counters {
     // Bytes of copies: to the device in order with its work (put), from the device (get), and to
     // the device during its work (put_ahead).

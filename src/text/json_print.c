@@ -2,8 +2,8 @@
  * ensure_ascii=True) does.
  *
  * Floats are printed as float.__repr__ prints them: the shortest decimal that reads back as the
- * same double, without an exponent from 1e-4 up to below 1e16. Keys are sorted by their bytes,
- * which for UTF-8 is Python's order of code points. */
+ * same double. Numbers of at least 1e-4 and below 1e16 have no exponent. Keys are sorted by their
+ * bytes, which for UTF-8 is Python's order of code points. */
 #include "base/buf.h"
 #include "text/json.h"
 #include "text/json_scan.h"

@@ -12,8 +12,8 @@ typedef struct osh_detokenizer osh_detokenizer;
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);
 void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
-/* Decodes the next id, and appends the text that no later id can change, in whole characters of
- * UTF-8. Appends nothing for an id that is not in the vocabulary. */
+/* Decodes the next id. Appends the part of the text that no later id can change; it has only whole
+ * characters of UTF-8. Appends nothing for an id that is not in the vocabulary. */
 osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int32_t id);
 /* Ends the text: appends the remaining text, which could depend on later ids. Bytes that form no
  * character become U+FFFD. */

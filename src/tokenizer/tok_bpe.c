@@ -126,8 +126,8 @@ static osh_status symbols_reserve(osh_ctx *cx, bpe *m, size_t n)
     return OSH_OK;
 }
 
-/* Merges n < HEAP_FROM symbols, which fill the array without gaps. ranks[i] is the rank of the pair
- * (i, i + 1). Returns the number of symbols after all merges. */
+/* Merges n symbols, which fill the array without gaps. n must be below HEAP_FROM. ranks[i] is the
+ * rank of the pair (i, i + 1). Returns the number of symbols after all merges. */
 static size_t merge_scan(bpe *m, size_t n)
 {
     symbol *s = m->symbols;

@@ -212,9 +212,9 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
     t->n -= n;
 }
 
-/* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left is
- * the number of bytes that the stage could not process the last time. The result is chosen so that
- * at most half of the text is processed twice. */
+/* The stage of a buffer (raw or norm) runs when the buffer has a certain number of bytes. Returns
+ * this number for the next run. n_left is the number of bytes that the stage could not process the
+ * last time. The result is chosen so that at most half of the text is processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;

@@ -324,7 +324,7 @@ void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 /* Copies a string of the JSON tree to *out (own). json.c writes U+0000 as C0 80; *out has a real
  * byte 0 in its place. */
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); // own
-/* Copies the string member `key` of o, which must exist, to *out. */
+/* Copies the string member `key` of o to *out. The member must exist. */
 osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
                           const char *what); // own
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,

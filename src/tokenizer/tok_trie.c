@@ -44,8 +44,8 @@ static int words_by_bytes(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Returns the number of nodes that the trie of the sorted words has: the root, and for each word a
- * node for each byte that it does not share with the previous word. Sets *twice to a word that
+/* Returns the number of nodes of the trie of the sorted words. One node is the root. Each word adds
+ * a node for each byte that it does not share with the previous word. Sets *twice to a word that
  * occurs twice, or to NULL. */
 static size_t trie_count_nodes(const osh_tok_words *w, const struct osh_tok_word **twice)
 {

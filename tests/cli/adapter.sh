@@ -38,7 +38,7 @@ cmp eval.*
     --progress none >log || fail "eval with a reference"
 grep -q '^kl divergence 0.000000  top-1 agreement 1.0000$' log || fail "the reference is not merged"
 
-# Reports name the adapter. If a module is not quantized, the output has its merged weight.
+# The reports name the adapter. If a module is not quantized, the output has its merged weight.
 grep -q '^| Adapter | LoRA lora, merged into 2 tensors |$' b/README.md || fail "README.md"
 grep -q '"adapter": "lora"' b/oneshot-report.json || fail "the report"
 "$ONESHOT" plan --model "$model" --adapter lora --scheme W4A16 --group-size 32 >log || fail "plan"

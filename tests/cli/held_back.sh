@@ -56,7 +56,7 @@ run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 run --dataset model/calibration.jsonl --output out >said
 if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
 
-# arguments: reason, flags; checks that nothing is measured, and that the run prints the reason
+# arguments: reason, flags. Checks that nothing is measured, and that the run prints the reason
 not() {
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"
@@ -76,8 +76,8 @@ fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
-# Faults in data that need not be read cause no error. Tests a data set for a recipe that needs no
-# data, and a bad row after the rows for calibration.
+# Some data need not be read. Faults in these data cause no error. Tests a data set for a recipe
+# that needs no data, and a bad row after the rows for calibration.
 { head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
 "$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
     --output rounded >said 2>err || fail "a recipe without data: $(cat err)"

@@ -1,5 +1,5 @@
 # memory_depth.sh - tests that memory does not grow with the number of layers. Checks the predicted
-# memory, which is an upper bound, and the measured peak of jobs without data.
+# memory, which is an upper bound. For jobs without data, also checks the measured peak.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }

@@ -104,8 +104,8 @@ run --ignore 're:.*self_attn.*' >/dev/null 2>err
 grep -q '"dense_share": *0.20' out/oneshot-report.json || fail "not in the report"
 rm -rf out
 
-# A module that may have another name in transformers is in ignore as a regex, too: GPT-NeoX's
-# embed_out is lm_head.
+# A module may have another name in transformers. Then `ignore` also has a regex for the other name.
+# An example is GPT-NeoX's embed_out, whose other name is lm_head.
 edit m rename lm_head.weight embed_out.weight
 edit m index
 run >/dev/null

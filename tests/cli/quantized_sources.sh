@@ -1,8 +1,8 @@
 # quantized_sources.sh - tests sources that are already quantized. A source with codes of
-# compressed-tensors, and a source with equal codes in FP8 and weight_scale_inv, give the same
-# output, with data and without. The output has one quantization_config. Modules that stay dense are
-# dequantized. Budgets are respected. A changed source is detected by its dequantized values. The
-# error for an unsupported method names the method.
+# compressed-tensors gives the same output as a source with equal codes in FP8 and weight_scale_inv.
+# This is tested with data and without data. The output has one quantization_config. Modules that
+# stay dense are dequantized. Budgets are respected. A changed source is detected by its dequantized
+# values. The error for an unsupported method names the method.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -106,8 +106,8 @@ open(path, "wb").write(struct.pack("<Q", len(text)) + text + b[8 + n :])
 P
 refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 --output g
 
-# Experts in MXFP4, as in the released gpt-oss, give the same result as dense experts with equal
-# values, with data and in eval.
+# The released gpt-oss has experts in MXFP4. Such experts give the same result as dense experts with
+# equal values. Tests a run with data, and eval.
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do

@@ -30,8 +30,8 @@ for part in 3 4 5 6 7 8; do
 done
 [ "$resumed" -gt 2 ] || fail "only $resumed runs went on"
 
-# In GLM-5.3, the output of a norm is also multiplied by a parameter of the indexer that is not the
-# weight of a module. So factors of this norm cannot be folded.
+# In GLM-5.3, a parameter of the indexer also multiplies the output of a norm. This parameter is not
+# the weight of a module, so factors of this norm cannot be folded.
 "$OSH_TOOLS/tiny_model" ../families/logits/glm5_next glm bfloat16
 cat >smooth.yaml <<'Y'
 s_stage:

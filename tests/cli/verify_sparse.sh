@@ -1,6 +1,6 @@
-# verify_sparse.sh - tests verify with outputs of SparseGPT and then rounding or GPTQ, for weights
-# that are uniform, normal or have heavy tails, and for three sparsities. verify accepts all
-# outputs, and finds swapped, zeroed and shifted weights.
+# verify_sparse.sh - tests verify with outputs that are pruned by SparseGPT and then quantized, by
+# rounding or by GPTQ. The weights are uniform, normal or have heavy tails. There are three
+# sparsities. verify accepts all outputs, and finds swapped, zeroed and shifted weights.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 I='ignore: ["re:.*lm_head"]'
@@ -21,8 +21,8 @@ check() { # arguments: name, keys of SparseGPTModifier, quantizer
     done
 }
 for weights in uniform normal student; do
-    # There are 56 tokens, about as many as the weights of a row that SparseGPT keeps. With this
-    # number SparseGPT changes the kept weights the most.
+    # SparseGPT changes the kept weights the most if there are about as many tokens as kept weights
+    # in a row. There are 56 tokens.
     rm -rf model && "$OSH_TOOLS/make_model" model hidden=96 intermediate=96 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=14
     [ $weights = uniform ] || python3 "$OSH_SOURCE_DIR/tests/tools/redraw.py" model $weights
     check $weights "sparsity: 0.5" QuantizationModifier

@@ -1,7 +1,7 @@
 /* test_attention.c - compares the GPU's fused attention (src/ops/cuda/attention_fused.cuh) with its
  * definition in double. Like the kernel, the definition rounds the probabilities before the
- * division by their sum. Also compares the kernel, with a larger tolerance, with the reference,
- * which rounds after the division.
+ * division by their sum. Also compares the kernel with the reference, which rounds after the
+ * division. This comparison has a larger tolerance.
  *
  * The kernel has tiles of 64 keys, blocks of 128 queries and bands of 16 queries. The cases have
  * samples with lengths around these numbers, and heads of the kernel's four sizes and of other
@@ -223,9 +223,9 @@ static void test_less_shared_memory(void **state)
         if (s->at.head_dim <= 64) continue;
         while (n < 5 && s->T[n]) n++;
         batch_open(cx, &b, &s->at, s->T, n, s->amp, OSH_BF16);
-        // A check of addresses runs only the smallest memory, for which warps have one band. The
-        // kernel with one band accesses the same addresses with more memory, and test_definition
-        // runs the kernel with two bands.
+        // A check of addresses runs only the case with the least shared memory, in which each warp
+        // has one band. With more memory, the kernel with one band accesses the same addresses.
+        // test_definition runs the kernel with two bands.
         int first = gpu_looks_at_addresses() ? 2 : 0;
         for (int k = first; k < 3; k++) {
             osh_play_shared(shared[k]);

@@ -1,5 +1,5 @@
-/* test_gptq_refine.c - compares GPTQ's search for scales and the steps that refine its codes with
- * references, and checks that no step raises tr(dW H dW^T) for any Hessian. */
+/* test_gptq_refine.c - compares two parts of GPTQ with references: the search for scales, and the
+ * steps that refine codes. Also checks that no step raises tr(dW H dW^T) for any Hessian. */
 #include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_refine.h"

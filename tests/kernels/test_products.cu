@@ -189,9 +189,9 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Computes six matrix products in calls of six, of four, and of one product. The operands are at
- * the start of a block of memory, or after other bytes of the block. The results must have equal
- * bytes. */
+/* Computes six matrix products in three ways: all six in one call, four in a call, and one in a
+ * call. The operands are at the start of a block of memory, or after other bytes of the block. The
+ * results must have equal bytes. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {
@@ -246,9 +246,10 @@ static void test_same_bytes(void **)
 
 /* ---- triangles ---- */
 
-/* Factors H = L L^T + n/2 I for a random L. The lower triangle is row-major, as in gptq_factor; the
- * upper triangle has a marker value that must not change. Compares potrf's factor with H, and the
- * result of osh_cuda_factor_inverse with the inverse of this factor. */
+/* Computes the Cholesky factor of H = L L^T + n/2 I for a random L. The lower triangle is
+ * row-major, as in gptq_factor; the upper triangle has a marker value that must not change.
+ * Compares potrf's factor with H, and the result of osh_cuda_factor_inverse with the inverse of
+ * this factor. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025, 4200}) {
@@ -315,7 +316,7 @@ static void test_triangles(void **)
     }
 }
 
-/* Prints how many bytes of workspace cuSOLVER asks for, for all widths of a run. The smallest block
+/* For all widths of a run, prints how many bytes of workspace cuSOLVER asks for. The smallest block
  * of a run has 64 rows; 512 KiB must be enough for this block (gpu/triangle.cu). */
 static void test_wishes(void **)
 {

@@ -211,9 +211,9 @@ static void test_channel_range(void **state)
     }
 }
 
-/* Checks sums of |x| over 40,000 tokens near 1, for which plain f32 sums have an error of 0.1 %.
- * The sums must be within half a unit in the last place of the sum in double. In two batches and on
- * three threads, the sums must have the same bytes. */
+/* Checks sums of |x| over 40,000 tokens. Each |x| is near 1, so a plain f32 sum would have an error
+ * of 0.1 %. The sums must be within half a unit in the last place of the sum in double. In two
+ * batches and on three threads, the sums must have the same bytes. */
 static void test_channel_sum(void **state)
 {
     if (gpu_alone()) return;
@@ -288,7 +288,7 @@ static void test_sum_on_gpu(void **state)
     }
 }
 
-/* Checks the sums of squares s [I] of x on the GPU, which adds in another order than the host. */
+/* Checks the sums of squares s [I] of x on the GPU. The GPU adds in another order than the host. */
 static void squares_on_gpu(fixture *f, const osh_tensor *x, const double *want)
 {
     int64_t I = osh_width(x);
@@ -337,8 +337,8 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Checks the sum over all tokens of the largest square of each token. The squares are added in the
- * order of the tokens. The bits must not depend on batches or threads. */
+/* Checks a sum over all tokens, to which each token adds its largest square. The squares are added
+ * in the order of the tokens. The bits must not depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
     if (gpu_alone()) return;
@@ -402,8 +402,8 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        // On average a quarter of the N I elements is from the first input. The standard deviation
-        // of their number is 87.
+        // On average a quarter of the `N * I` elements is from the first input. The standard
+        // deviation of their number is 87.
         assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400);
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
@@ -485,8 +485,8 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 
     for (int k = 0; k < gpu_orders(); k++) {
         on.out[0] = &y[k > 0].t;
-        /* The output is NaN before, so the test sees that every row is written, even rows without a
-         * score. */
+        /* The output contains NaN before the call. So the test sees that every row is written, even
+         * rows without a score. */
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
         gpu_order(k);
         if (gpu_run_vocab(f, op, &on, op->arena_bytes(a->attr, (int64_t[]){D}, V, n, OSH_F32)))
@@ -716,7 +716,7 @@ static void test_kl(void **state)
 /* ---- statistics in groups of samples ---- */
 
 enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
-typedef struct fed { // the inputs of samples, which are added to statistics
+typedef struct fed { // inputs of samples; the inputs are added to statistics
     guarded x, x0, route;
     int64_t offsets[SAMPLES + 1];
 } fed;

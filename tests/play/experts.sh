@@ -1,6 +1,7 @@
-# experts.sh - compares a job with a mixture of experts on the emulated GPU with the same job on the
-# host. The errors differ only by rounding, except for tokens whose experts have nearly equal
-# weights. The output bytes do not depend on the GPU's budget. The arena's peak is the planned peak.
+# experts.sh - runs a job with a mixture of experts on the emulated GPU and on the host, and
+# compares the results. The errors differ only by rounding, except for tokens whose experts have
+# nearly equal weights. The output bytes do not depend on the GPU's budget. The arena's peak is the
+# planned peak.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

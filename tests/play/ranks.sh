@@ -71,7 +71,7 @@ refused 'ranks 0 and 1 on .* have the same GPU' gpus=4:0 cuda:1
 rm -rf out.oneshot-partial
 
 # eval divides batches of windows. Numbers and files are the same as with one process. The program
-# $PLAY_BATCHES has batches of about 100 tokens, so each rank has some.
+# $PLAY_BATCHES has batches of about 100 tokens, so each rank has some batches.
 figures() { # arguments: directory for the files, [launcher...]
     mkdir "$1"
     "${@:2}" "$PLAY_BATCHES" eval --model quantized --reference model --dataset model/calibration.jsonl --max-seq-length 48 --device cuda \
@@ -82,7 +82,8 @@ figures() { # arguments: directory for the files, [launcher...]
 figures plain
 figures ranks start $mpi 3
 diff -r plain ranks >log || fail "eval with 3 ranks: other figures"
-# The GPUs of the ranks are listed in another order: the first GPU of each rank is its own.
+# Each rank lists the GPUs in another order. So the first GPU in the list of one rank is not the
+# first GPU in the list of another rank.
 OSH_PLAY="protect=0 gpus=2:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=2:1" -- "$PLAY" $(one gptq model out) >log 2>&1 ||
     fail "ranks that see other GPUs"
 same out want.gptq.model "ranks that see other GPUs"

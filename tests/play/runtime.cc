@@ -37,7 +37,8 @@ struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // maps the name of a function to the number of calls
 static std::vector<CUstream_st *> streams; // streams in the order of creation
-/* Has the kernels whose limit of dynamic shared memory was set, and the limit in bytes. */
+/* Maps a kernel to its limit of dynamic shared memory, in bytes. Has only kernels for which this
+ * limit was set. */
 static std::map<const void *, int> dynamic_shared;
 // faults that osh_play_fail has set; each is the name of a function, the number of calls until the
 // failure, and the error

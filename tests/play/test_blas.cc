@@ -38,7 +38,8 @@ static int teardown(void **)
     return leak;
 }
 
-/* A matrix on the GPU with values that its dtype can represent, and the same values in f32. */
+/* A matrix on the GPU, and the same values in f32. The dtype of the matrix can represent these
+ * values. */
 typedef struct matrix {
     osh_tensor *t; // own
     std::vector<float> values;
@@ -123,8 +124,8 @@ static void test_products(void **)
         }
 }
 
-/* Computes n matrix products of different shapes, [1 + i % 100, 1 + i / 100] for i from `first` on.
- * Returns the number of queries to cuBLASLt. */
+/* Computes n matrix products of different shapes. Product i has the shape [1 + i % 100, 1 + i /
+ * 100], and the first i is `first`. Returns the number of queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
     long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
@@ -374,9 +375,9 @@ static std::vector<float> positive(int64_t n)
     return a;
 }
 
-/* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
- * must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix, it
- * gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
+/* Computes the inverse of the Cholesky factor of `a`, with the memory that a plan counts. This
+ * memory must be enough for any demand of cuSOLVER. If potrf demands too much for the whole matrix,
+ * it gets one block of the matrix at a time. Sets *calls to the number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok,
                                          long *calls)
 {

@@ -1,6 +1,6 @@
 /* test_blocks.c - tests values in page-locked host memory (src/store/blocks.c, activations.c) on
- * the emulated GPU: the rows must be the same in every order that the streams allow, with few
- * blocks, and with memory that cannot be locked. */
+ * the emulated GPU. The rows must be the same in every order that the streams allow. They must also
+ * be the same with few blocks, and with memory that cannot be locked. */
 #include "gpu/gpu.h"
 #include "play/fixture.h"
 #include "play/play.h"

@@ -155,9 +155,9 @@ static void test_refused(void **state)
     }
 }
 
-/* In each read the n-th call of cuFile fails or returns too few bytes: two whole blocks, two blocks
- * and a part of the next, or 100 bytes. All bytes must be right. After an error or an almost empty
- * read, the host must read the rest of the file. */
+/* In each read, the n-th call of cuFile fails or returns too few bytes. A short result has two
+ * whole blocks, two blocks and a part of the next, or 100 bytes. All bytes must be right. After an
+ * error or an almost empty read, the host must read the rest of the file. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {

@@ -11,8 +11,8 @@ typedef enum {
     DISK_CUT,      // a truncation; size: the new size
     DISK_GROW,     // a call of fallocate, which may grow the file; size: the file's smallest size
                    // after the call
-    DISK_SYNC,     // a sync; a power loss keeps the bytes and size of the file, or the names in the
-                   // directory
+    DISK_SYNC,     // a sync; a power loss then keeps the bytes and size of a file, or the names in
+                   // a directory
     DISK_MKDIR,    // a new directory; path: path of the directory
     DISK_RENAME,   // a rename; path: the old path; data: the new path
     DISK_UNLINK    // a removed file or directory; path: path of the file or directory

@@ -1,5 +1,6 @@
-/* first_read.c - measures, as an LD_PRELOAD library, the time from the start of a program to the
- * first pread of a .safetensors file, and to the first pread after the file's header.
+/* first_read.c - is a library for LD_PRELOAD. It measures two times, both from the start of a
+ * program: to the first pread of a .safetensors file, and to the first pread after the file's
+ * header.
  *
  *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE    FILE gets lines "header 0.0124 0.0091" and
  *                                                      "weights ...": seconds of clock and CPU

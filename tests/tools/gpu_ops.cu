@@ -6,7 +6,8 @@
  *
  *   gpu_ops [seconds=0.2] [scale=1] [device=0] [only=TEXT]
  *
- * scale: divides widths, rows and vocabularies. only: times only what has TEXT in its name. */
+ * scale: divides widths, rows and vocabularies. only: times only the ops that
+ * have TEXT in their name. */
 #include "base/rng.h"
 #include "gpu/runtime.h"
 #include "ops/cuda/cuda.h"
@@ -92,7 +93,7 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
 }
 
 /* Prints one line: the time, and the rate in operations per second (in bytes per second if `flops`
- * is 0). The line also has the rate in percent of `of`, the GPU's sustained rate. */
+ * is 0). The line also has the rate in percent of the GPU's sustained rate, which is `of`. */
 static void row(const char *name, const char *shape, double s, double flops, double of,
                 double bytes, bool algo)
 {
@@ -371,8 +372,8 @@ static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
     osh_tensor_free(cx, w);
 }
 
-/* Measures the steps of the solver for inputs of width I: statistics, triangles, factor, and the
- * solve of one weight with O rows and of n_jobs such weights. */
+/* Measures the steps of the solver for inputs of width I: statistics, triangles and factor. Also
+ * measures the solve of one weight with O rows, and the solve of n_jobs such weights. */
 static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
 {
     osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own

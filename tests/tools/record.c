@@ -1,6 +1,6 @@
 /* record.c - is a library for LD_PRELOAD. It writes a log of all calls that change files or
- * directories below the working directory, with their data. From the log, lose_power.c makes
- * directories as they may be after a loss of power.
+ * directories below the working directory. The log includes the data of the calls. From the log,
+ * lose_power.c makes directories as they may be after a loss of power.
  *
  *   RECORD_LOG=FILE        FILE gets the log
  *   RECORD_HURRY=SECONDS   the clock advances by this time at each reading, so that barriers come

@@ -190,8 +190,9 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The store writes a file for a value. A later store must not use the file of another run, stage (a
- * number that the caller sets) or value, or of samples with other lengths. */
+/* The store writes a file for a value. A later store must use the file only for the same run, stage
+ * and value, and only for samples with the same lengths. (A stage is a number that the caller
+ * sets.) */
 static void slots_of_others_are_not_taken(void **state)
 {
     /* other_data has as many tokens as `data`, so the file of a value has the same size. Its
@@ -415,7 +416,7 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        // changes a byte of the data, or of the zstd frame, of sample 3
+        // changes a byte of sample 3: of its data, or of its zstd frame
         fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET);
         fputc(0x5a, f);
         fclose(f);

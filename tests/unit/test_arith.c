@@ -1,5 +1,6 @@
-/* test_arith.c - tests scales, codes and ranges. Compares them with values of compressed-tensors, C
- * kernels with AVX2 kernels, and one thread with several. Also tests errors. */
+/* test_arith.c - tests scales, codes and ranges. Compares them with values of compressed-tensors.
+ * Compares C kernels with AVX2 kernels. Compares the results of one thread with those of several
+ * threads. Also tests errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

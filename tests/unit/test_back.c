@@ -74,8 +74,8 @@ done:
     return rc;
 }
 
-/* Returns storage for the gradient of a weight, filled with NaNs, which the gradient must
- * overwrite. Returns NULL if the weight already has a sum of gradients. */
+/* Returns storage for the gradient of a weight. The storage is filled with NaNs, and the gradient
+ * must overwrite them. Returns NULL if the weight already has a sum of gradients. */
 static osh_tensor *place_of(void *user, int weight)
 {
     model *m = user;
@@ -87,8 +87,8 @@ static osh_tensor *place_of(void *user, int weight)
 }
 
 /* Runs the forward and the backward pass over samples [first, first + n). If `cut` is not 0, the
- * nodes before node `cut` and the nodes from `cut` on are run as two ranges. The values that the
- * second range reads from the first are then copied, as a store does. */
+ * nodes run as two ranges, and node `cut` is the first node of the second range. The values that
+ * the second range reads from the first are then copied, as a store does. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;

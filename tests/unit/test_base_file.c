@@ -120,8 +120,8 @@ static void reads_directly(void **state)
     osh_free(cx, want), osh_free(cx, got);
 }
 
-/* Writes and reads at every offset and size near the ends of blocks of a file, with and without the
- * page cache. Bytes before and after the written bytes must not change. */
+/* Writes and reads with and without the page cache. Tests offsets and sizes near the ends of the
+ * file's blocks. Bytes before and after the written bytes must not change. */
 static void blocks(void **state)
 {
     enum { B = OSH_BLOCK_BYTES, N = 5 * B };

@@ -57,7 +57,7 @@ static void check_refused(fixture *f, osh_status want, const char *words, const 
     assert_int_equal(osh_mem_live(f->cx), 0);
 }
 
-/* Writes two shards and an index, in which the second shard is first. */
+/* Writes two shards, and an index that lists the second shard first. */
 static void put_sharded(fixture *f)
 {
     put_shard(f, "m-2.safetensors", "ca");
@@ -403,12 +403,12 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // the new file has tensor b instead of tensor a, which
-                                           // was not read before
+    put_shard(f, "m-2.safetensors", "cb"); // the new file has tensor b instead of tensor a; tensor
+                                           // a was not read before
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* tells the checkpoint that tensor d of m-1.safetensors had the checksum 1, which is wrong */
+    /* tells the checkpoint a wrong checksum of tensor d of m-1.safetensors: 1 */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

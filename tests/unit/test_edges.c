@@ -1,4 +1,4 @@
-/* test_edges.c - tests writes of neighbouring ranges (pieces) of a file by several threads in any
+/* test_edges.c - tests writes to a file. Several threads write neighbouring ranges (pieces) in any
  * order. The file must have the bytes of all pieces, even with flushes between the writes. Any
  * number of blocks may wait for their last bytes. Bytes outside the pieces must not change. */
 #include "dir_fixture.h"

@@ -1,4 +1,4 @@
-/* test_mix.c - tests mixes of several data sets, of which each gives a share of the samples. Tests
+/* test_mix.c - tests mixes of several data sets. Each data set gives a share of the samples. Tests
  * the texts of options, the order of the samples, and limits. Also tests options that are lists
  * with one value per data set, and errors. */
 #include "dir_fixture.h"

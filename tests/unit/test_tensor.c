@@ -95,8 +95,8 @@ static void test_new_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* Returns the i-th of many f32 numbers that are hard to round: with all exponents, ties of F16 and
- * BF16, the neighbours of ties, and NaNs. */
+/* Returns the i-th of many f32 numbers that are hard to round. They have all exponents. They
+ * include ties of F16 and BF16, the neighbours of ties, and NaNs. */
 static float nasty(uint64_t i)
 {
     static const uint32_t low[] = {0,       1,       0x0fff,  0x1000,  0x1001, 0x2fff,

@@ -17,8 +17,8 @@ static const cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Encodes a text in parts, and reads the ids so far after each part. These ids must equal the ids
- * of a text that ends there. Reading them must not change the ids of the whole text. */
+/* Encodes a text in parts. After each part, reads the ids of the text so far. These ids must equal
+ * the ids of a text that ends there. Reading them must not change the ids of the whole text. */
 static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     enum { PEEKS = 6 };

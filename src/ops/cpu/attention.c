@@ -136,10 +136,12 @@ typedef struct rows_of {
     const float *sinks; // scores of the sinks of these heads; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s[from] ... s[to - 1], the products of a query with the keys that it sees, into
- * probabilities. The softmax includes the score of the sink. First computes the softmax p without
- * the sink, in f32. Let m be the largest score, and p_m = 1 / sum e^(s - m). The probabilities with
- * the sink are then p / (1 + e^(sink - m) p_m). */
+/* On entry, s[from] ... s[to - 1] are the products of a query with the keys that it sees. Replaces
+ * them by probabilities. The softmax includes the score of the sink. First computes the softmax p
+ * without the sink, in f32. m is the largest score:
+ *
+ *   p_m = 1 / sum e^(s - m)
+ *   probabilities with the sink = p / (1 + e^(sink - m) p_m) */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -156,8 +158,8 @@ static void hide_scores(float *s, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
 }
 
-/* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees the keys [lo, hi). The other probabilities become 0. */
+/* On entry, s [n_keys] has the products of one query of head `head` with the keys. Replaces them by
+ * probabilities. The query sees the keys [lo, hi). The other probabilities become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -310,9 +312,9 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. One matrix product
- * computes all m queries, with all keys up to the last query. Keys after a query get probability
- * 0. */
+/* Computes attention for m queries of one head. The first query is row `row` of the tile. One
+ * matrix product computes all m queries, with all keys up to the last query. Keys after a query get
+ * probability 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {

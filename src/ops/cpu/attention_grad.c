@@ -3,7 +3,11 @@
  * queries. For each tile, the scores and the probabilities p of the forward pass are computed
  * again. Then OpenBLAS computes sums over the keys up to the last query of the tile:
  *
- *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
+ *   dp  = dy v^T
+ *   ds  = p (dp - rowsum(p dp)) slope
+ *   dq += ds k
+ *   dk += ds^T q
+ *   dv += p^T dy
  *
  * dy: gradient of the output. slope: derivative of a score with respect to the product q k. It is
  * scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has probability
@@ -95,9 +99,13 @@ void osh_attention_grad_give(const osh_grad_args *a, int k, const float *x, int6
     }
 }
 
-/* The softmax of a row with a sink. Let m be the largest score, p_m = 1 / sum e^(s - m) and b =
- * e^(sink - m) p_m. The probability of the sink is b / (1 + b). The other probabilities are those
- * without the sink, divided by 1 + b. */
+/* The softmax of a row with a sink. m is the largest score:
+ *
+ *   p_m = 1 / sum e^(s - m)
+ *   b   = e^(sink - m) p_m
+ *
+ * The probability of the sink is b / (1 + b). The other probabilities are those without the sink,
+ * divided by 1 + b. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first)
 {
@@ -147,8 +155,8 @@ void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, fl
     else slopes_body(ds, p, slope, mean, n);
 }
 
-/* Computes dq of n queries of one head, from position `pos` of the sample on. Adds what these
- * queries contribute to dk, dv, and me->to_sink (the gradient of the sink). */
+/* Computes dq of n queries of one head. The first query is at position `pos` of the sample. Also
+ * adds the terms of these queries to dk, to dv, and to me->to_sink (the gradient of the sink). */
 static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;

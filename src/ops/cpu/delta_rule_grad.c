@@ -50,9 +50,15 @@ static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, 
     return b;
 }
 
-/* First part of the backward step of a token: e += k S; dS += q dy; du += k dS; dq = S' dy. S is
- * the state before the token, and S' is the state after it. dS is the gradient of the state. The
- * caller must set e and du to 0. */
+/* First part of the backward step of a token:
+ *
+ *   e  += k S
+ *   dS += q dy
+ *   du += k dS
+ *   dq  = S' dy
+ *
+ * S is the state before the token, and S' is the state after it. dS is the gradient of the state.
+ * The caller must set e and du to 0. */
 OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
                                  int64_t Dk, int64_t Dv)
 {
@@ -81,7 +87,11 @@ OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const
     delta_first_body(b, S, after, Dk, Dv);
 }
 
-/* Second part of the backward step of a token: dk = u dS - decay (S de); dS = decay (dS - k de).
+/* Second part of the backward step of a token:
+ *
+ *   dk = u dS - decay (S de)
+ *   dS = decay (dS - k de)
+ *
  * The caller must write u to b->e, and de to b->du. (de is e' in ops/delta_rule.c.) Returns the
  * gradient of the decay. */
 OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,

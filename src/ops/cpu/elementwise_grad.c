@@ -92,8 +92,10 @@ osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- glu with silu ---- */
 
-/* With s = 1 / (1 + e^-g) for gate g: overwrites `up` by dgate = dy up s (1 + g (1 - s)), and
- * `gate` by dup = dy g s. */
+/* For a gate g, let s = 1 / (1 + e^-g). Overwrites both arrays with gradients:
+ *
+ *   `up`     dgate = dy up s (1 + g (1 - s))
+ *   `gate`   dup = dy g s */
 OSH_VEC_FN void silu_grad_body(float *gate, float *up, const float *dy, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -140,9 +142,15 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. f is the factor of a channel, and r
- * is 1 / sqrt(mean(x^2) + eps). If the gradient of x is fresh (osh_grad_args.fresh), writes dx to
- * it, else adds dx. A sum over a row is eight partial sums, which are added in order. */
+/* Computes dx. f is the factor of a channel:
+ *
+ *   r  = 1 / sqrt(mean(x^2) + eps)
+ *   n  = x r
+ *   g  = dy f
+ *   dx = (g - n mean(g n)) r
+ *
+ * If the gradient of x is fresh (osh_grad_args.fresh), writes dx to it, else adds dx. A sum over a
+ * row is eight partial sums, which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;

@@ -1,6 +1,5 @@
-/* gptq_target.c - computes the ops gptq_shift and gptq_target in chunks of rows. Each row of the
- * result is independent of its other rows, and the chunks do not depend on the number of
- * threads. */
+/* gptq_target.c - computes the ops gptq_shift and gptq_target in chunks of rows. The rows of the
+ * result do not depend on each other, and the chunks do not depend on the number of threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"

@@ -3,10 +3,12 @@
  * BF16. A chunk of parallel work is one kv head of one sample. It computes the heads that read the
  * kv head one after the other, in tiles of QUERIES queries:
  *
- *   for each band of 32 queries:   s = q k^T      dp = dy v^T
- *                                  p, ds          rows of the tile, in BF16
+ *   for each band of 32 queries:   s  = q k^T
+ *                                  dp = dy v^T
+ *                                  p and ds of the rows, in BF16
  *                                  dq = ds k
- *   for the tile:                  dv^T += dy^T p      dk^T += q^T ds
+ *   for the tile:                  dv^T += dy^T p
+ *                                  dk^T += q^T ds
  *
  * The sum over each tile begins with 0, and the sums of the tiles are added in order. So the bytes
  * do not depend on threads or on other samples. */
@@ -22,18 +24,18 @@ enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 /* Arrays of one thread.
  * L: tokens of the longest sample, padded to a multiple of 32.
  * D: head_dim, padded to a multiple of 16.
- * All pointers are views of the scratch. The comments on panels give their k-dimension
- * (math/pairs.h). */
+ * All pointers are views of the scratch. For a packed matrix b (math/pairs.h), the comment gives
+ * its shape. */
 typedef struct grad_head {
-    uint32_t *keys, *values; // rows of k and v as columns of panels: k-dimension Dh, [L] columns
-    uint32_t *key_columns;   // columns of k in panels: k-dimension L, [D] columns
+    uint32_t *keys, *values; // k and v, transposed and packed: b [Dh, L]
+    uint32_t *key_columns;   // k, packed: b [L, D]
     float *dk, *dv;          // transposed gradients of the keys and values of the kv head, [D, L]
     float *s, *dp;           // for a band: the products q k^T and dy v^T, [BAND, L]
     float *slope;            // derivatives of the scores of one row, [L]
     float *dq;               // [BAND, D]
     uint16_t *p, *ds, *dy;   // for a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
-    uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
-    uint32_t *turned;        // q or dy of a tile in panels, before it is transposed to q_t or dy_t
+    uint32_t *panels;        // p or ds of a tile, packed: b [QUERIES, L]
+    uint32_t *turned;        // q or dy of a tile, packed: b [QUERIES, D]; transposed to q_t or dy_t
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
     uint32_t *band;          // packed rows of q or dy, if these cannot be read in place
     osh_score_rule rule;
@@ -184,8 +186,8 @@ static void grad_tile_add(grad_head *me, const grad_tile *t, float *to, const ui
 
 /* ---- one head ---- */
 
-/* Computes dq of head h for the queries of sample s. Adds what they contribute to me->dk, me->dv
- * and me->to_sink. */
+/* Computes dq of head h for the queries of sample s. Adds the terms of these queries to me->dk,
+ * me->dv and me->to_sink. */
 static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *s, int64_t h)
 {
     const osh_attention_attr *at = a->attr;
@@ -214,8 +216,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes the gradient of a sample's keys or values to the gradient of in[k], from column `at` on.
- * x [D, L]: the transpose of the sample's gradient. */
+/* Writes the gradient of a sample's keys or values to columns of the gradient of in[k]. `at` is the
+ * first of these columns. x [D, L]: the transpose of the sample's gradient. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {

@@ -1,7 +1,7 @@
 /* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
- * has more than FEW rows, W is packed: for each block of columns of y, once for up to 512 rows of
- * y. If x has at most FEW rows, x is packed once, and W is read in place. Both cases give the same
- * bytes. */
+ * has more than FEW rows, W is packed. This is done for each block of columns of y, and again for
+ * every 512 rows of y. If x has at most FEW rows, x is packed once, and W is read in place. Both
+ * cases give the same bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
@@ -101,8 +101,8 @@ static void linear_add_part(job *j, const worker *me, osh_pairs_a a, const band 
     if (!osh_pairs_narrow(&y, sums, COLS, t->m)) atomic_store(&j->bad, true);
 }
 
-/* Adds the products over the in_features of one partial sum, from k0 on, to the sums of rows
- * [first, first + m) and all packed columns. */
+/* Adds the products of one partial sum to the sums of rows [first, first + m) and all packed
+ * columns. k0 is the first of the in_features of the partial sum. */
 static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};

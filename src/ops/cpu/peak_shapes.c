@@ -145,8 +145,8 @@ typedef struct tiles_job {
     double seconds;
 } tiles_job;
 
-/* Multiplies one band, which fits in the L1 cache, by panels that fit in the L2 cache. Stores the
- * speed in j->rates[chunk]. */
+/* Multiplies one band by panels. The band fits in the L1 cache, and the panels fit in the L2 cache.
+ * Stores the speed in j->rates[chunk]. */
 static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;

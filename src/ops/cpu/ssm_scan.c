@@ -19,8 +19,11 @@ osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
     return (osh_scan_room){room, B, B + S, x, x + P};
 }
 
-/* Updates the state with a token, Z = decay Z + B x. Then computes the output, y += C Z. m->x must
- * already be multiplied by the token's step d. */
+/* Updates the state with a token. Then computes the output. m->x must already be multiplied by the
+ * token's step d.
+ *
+ *   Z  = decay * Z + B x
+ *   y += C Z */
 OSH_VEC_FN void scan_step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)

@@ -1,7 +1,7 @@
 /* attention.cu - computes attention. attention_fused.cuh computes the dtypes and heads for which
- * osh_attention_is_fused is true. This file computes all others, in chunks of queries: the scores
- * of a chunk with all keys up to the last query of the chunk, the softmax of each row of scores in
- * place, and the sum over v.
+ * osh_attention_is_fused is true. This file computes all others, in chunks of queries. For a
+ * chunk it computes the scores with all keys up to the last query of the chunk. Then it computes
+ * the softmax of each row of scores in place, and the sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
@@ -52,8 +52,8 @@ typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
 
-/* Returns the number of queries of a chunk of a sample of T tokens: QUERIES, or fewer if the scores
- * of one head would need too much memory. */
+/* Returns the number of queries of a chunk, for a sample of T tokens. This is QUERIES, or fewer if
+ * the scores of one head would need too much memory. */
 static int64_t attention_chunk(int64_t T)
 {
     int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float));
@@ -146,8 +146,8 @@ static osh_status attention_products(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    /* A batch over samples needs heads that begin at multiples of 16 bytes. Otherwise the
-     * alignment, and with it the algorithm, would depend on the head. */
+    /* A batch over samples needs heads that begin at multiples of 16 bytes. Otherwise the alignment
+     * would depend on the head, and the algorithm depends on the alignment. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;

@@ -89,10 +89,10 @@ template <int DIM, int BANDS> struct fused_state {
  * that copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
-/* Returns the index of the first element of 16-byte chunk number `piece` of a row in shared memory.
- * Rows of 256 and 128 bytes all begin in the same bank, so the chunk is at position piece ^ row %
- * 8. Rows of 192 and 64 bytes begin in one of two banks in turn, so the position is piece ^ row / 2
- * % 4. */
+/* A row in shared memory consists of 16-byte chunks. Returns the index of the first element of
+ * chunk number `piece` of row `row`. Rows of 256 and 128 bytes all begin in the same bank, so the
+ * chunk is at position `piece ^ (row % 8)`. Rows of 192 and 64 bytes begin in one of two banks in
+ * turn, so the position is `piece ^ (row / 2 % 4)`. */
 template <int DIM> static __device__ __forceinline__ int fused_at(int row, int piece)
 {
     const int LANES = fused_row<DIM>::LANES;
@@ -141,7 +141,7 @@ template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(v
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
 }
 
-/* Loads columns [16 d, 16 d + 16) of the queries of the warp from shared memory, as operand A of
+/* Loads the warp's queries from shared memory: columns [16 d, 16 d + 16), as operand A of
  * osh_cu_mma. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared,

@@ -1,6 +1,10 @@
 /* factors.cu - computes the factor U of gptq_factor.c for many small Hessians of one width at a
- * time. A is H in solving order with rows and columns reversed, A = L L^T, X = L^-1. U is X with
- * rows and columns reversed.
+ * time:
+ *
+ *   A   H in solving order, with rows and columns reversed
+ *   L   Cholesky factor of A: A = L L^T
+ *   X   L^-1
+ *   U   X with rows and columns reversed
  *
  * A, L and X are in scratch: one [n, n] for each Hessian, with zeros above the diagonal. The
  * kernels work on blocks of SIDE columns:

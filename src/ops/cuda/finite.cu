@@ -62,7 +62,8 @@ done:
     return rc;
 }
 
-/* Computes *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
+/* Sets *to_low to the minimum of *to_low and the elements of x [n]. Sets *to_high to the maximum of
+ * *to_high and these elements. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
                                      int64_t n_packs)

@@ -2,16 +2,19 @@
  * computes dx of a row and stores r = 1 / sqrt(variance + eps) and the mean of the row. Then sums
  * over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
  *
- *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
- *   layer_norm   n = (x - mean) r   g = dy (w + offset)   dx += (g - mean(g) - n mean(g n)) r
- *   both         dw += dy n         db += dy */
+ *   both         g   = dy (w + offset)
+ *   rms_norm     n   = x r
+ *                dx += (g - n mean(g n)) r
+ *   layer_norm   n   = (x - mean) r
+ *                dx += (g - mean(g) - n mean(g n)) r
+ *   both         dw += dy n
+ *                db += dy */
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
     /* dx: gradient [rows, D], or NULL.
-     * r: for each row, 1 / sqrt(variance + eps), or in rms_norm 1 / sqrt(mean square + eps),
-     * [rows].
-     * mean: mean of each row, [rows]; only for layer_norm. */
+     * r [rows]: for each row, 1 / sqrt(variance + eps). In rms_norm: 1 / sqrt(mean square + eps).
+     * mean [rows]: mean of each row; only for layer_norm. */
     float *dx, *r, *mean;
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
@@ -84,7 +87,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-/* Function object: the term dy n of the gradient of w, for one element. */
+/* Function object that returns the term dy n of the gradient of w, for one element. */
 template <class T> struct norm_weight_back {
     const float *dy, *r, *mean; // mean: NULL stands for means that are 0
     const T *x;

@@ -3,8 +3,8 @@
  *
  *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40] -> tile of 128 x 128 -> y[3], y[8], y[40]
  *
- * Without `scatter`, the rows of an expert are y[first], y[first + 1], ..., after the rows of the
- * expert before.
+ * Without `scatter`, the rows of an expert are y[first], y[first + 1], and so on. They follow the
+ * rows of the previous expert.
  *
  * A block of four warps computes a tile. Each warp computes 64 x 64 elements of the tile: four
  * matrices of x and four of W, read by ldmatrix, are the operands of 32 mma instructions.
@@ -42,12 +42,14 @@ typedef struct routed_part { // weights and rows of one expert; all pointers are
     /* Index of the expert's first row in x (without gather) or in y (without scatter). */
     int64_t first;
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    /* *found = min(*found, index in y [N, O] of the first NaN or infinity). NULL: no search. */
+    /* Set to the index of the first NaN or infinity in y [N, O], if this index is below *found.
+     * NULL: no search. */
     long long *found;
 } routed_part;
 
-/* Rows of a tile. `part`: index of the routed_part. `row`: index in routed_part.rows of the tile's
- * first row. */
+/* Rows of a tile.
+ * part: index of the routed_part.
+ * row: index of the tile's first row in routed_part.rows. */
 typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
@@ -91,8 +93,8 @@ routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0, co
     }
 }
 
-/* Starts to copy to a stage the elements [k, k + ROUTED_STEP) of the thread's rows. Elements from I
- * on become zeros. */
+/* Starts to copy elements [k, k + ROUTED_STEP) of the thread's rows to a stage. Elements whose
+ * index is I or higher become zeros. */
 template <class T>
 static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k,
                                                     int64_t I)
@@ -178,8 +180,11 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
         }
 }
 
-/* Computes y = x W^T, or with an activation act(x gate^T) (x up^T), for the tiles of `tiles`. If
- * `tiles` is NULL, computes all tiles of the routed_part `one`. */
+/* Computes the tiles that `tiles` lists. If `tiles` is NULL, computes all tiles of the routed_part
+ * `one`:
+ *
+ *   without an activation   y = x W^T
+ *   with an activation      y = act(x gate^T) (x up^T) */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,

@@ -22,7 +22,7 @@ typedef struct scan_samples {
     int count;
 } scan_samples;
 
-/* Calls f, which launches a kernel, for all samples, at most SAMPLES at a time. */
+/* Calls f for all samples, at most SAMPLES at a time. f launches a kernel. */
 template <class F> static osh_status scan_by_samples(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;

@@ -225,8 +225,8 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
                                       int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    /* Two allocations: the parts of one piece, and the last tokens of a batch, padded with
-     * zeros. */
+    /* Two allocations. The first has the parts of one piece. The second has the last tokens of a
+     * batch, which are padded with zeros. */
     return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }

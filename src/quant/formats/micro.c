@@ -1,7 +1,10 @@
-/* micro.c - implements the formats of small floats: 4, 6 and 8 bits, with small groups
- * (compressed_tensors/compressors/nvfp4, mxfp4, mxfp6): nvfp4-pack-quantized and
- * mxfp4-pack-quantized have E2M1 codes, two in a byte; mxfp6-pack-quantized has E2M3 codes, four in
- * three bytes; mxfp8-quantized has E4M3 codes. All MX formats have the same scales.
+/* micro.c - implements the formats of floats with 4, 6 and 8 bits in small groups
+ * (compressed_tensors/compressors/nvfp4, mxfp4, mxfp6). All MX formats have the same scales.
+ *
+ *   nvfp4-pack-quantized   E2M1 codes, two in a byte
+ *   mxfp4-pack-quantized   E2M1 codes, two in a byte
+ *   mxfp6-pack-quantized   E2M3 codes, four in three bytes
+ *   mxfp8-quantized        E4M3 codes
  *
  *   weight_packed        U8 [O, I / 2]  byte j of a row: code 2j in the low bits, code 2j + 1 above
  *                        mxfp6: U8 [O, 3 I / 4]  3 bytes, lowest bits first:

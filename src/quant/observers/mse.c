@@ -1,4 +1,4 @@
-/* mse.c - searches the range with the smallest error in int(maxshrink grid) steps
+/* mse.c - searches the range with the smallest error. The search has `int(maxshrink * grid)` steps
  * (llmcompressor/observers/mse.py). osh_range_search describes a step.
  *
  *   memoryless_mse   range of a weight, or of the last sample

@@ -4,38 +4,55 @@
  *
  * AdaRound (Nagel et al., arXiv 2004.10568) learns v. h = 0 rounds w / s down, h = 1 rounds up.
  *
- *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
- *   loss + reg sum (1 - |2 h - 1|^beta)
+ *   h  = clip(1.2 sigmoid(v) - 0.1, 0, 1)
+ *   q  = clip(floor(w / s) + z + h, lo, hi)
+ *   w^ = (q - z) s
+ *   minimized: loss + reg sum (1 - |2 h - 1|^beta)
  *
- * After the warm start beta changes from `from` to `to` along half a cosine. Before the first step
- * h is the fractional part of w / s; the final codes use h = 1 if v >= 0, else 0.
+ * After the warm start, beta changes along half a cosine. Its first value is `from`, and its last
+ * value is `to`. Before the first step, h is the fractional part of w / s. The final codes use
+ * h = 1 if v >= 0, else 0.
  *
  * AdaQuant (Hubara et al., arXiv 2006.10518) learns the weight x and the change d of the scale s0.
  * Gradients ignore rounding.
  *
- *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
- *   in range: dw^/dx = 1, dw^/ds = q - z - u    clipped: dw^/dx = 0, dw^/ds = q - z
+ *   s  = rnd(s0 (1 + d))
+ *   u  = x / s
+ *   q  = clip(round(u) + z, lo, hi)
+ *   w^ = (q - z) s
+ *
+ *              dw^/dx   dw^/ds
+ *   in range   1        q - z - u
+ *   clipped    0        q - z
  *
  * AutoRound (Cheng et al., arXiv 2309.05516) learns an offset v, which is added before rounding,
  * and factors (shares) a and b of the two ends of a group's range.
  *
- *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, v begins with 0
- *                                             0 <= a, b <= 1, a and b begin with 1
- *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
- *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
+ *   q = clip(round(w / s + v) + z, lo, hi)
+ *   -1/2 <= v <= 1/2     v begins with 0
+ *   0 <= a, b <= 1       a and b begin with 1
  *
- * [least, most] is the range of the group's weights, with least <= 0 <= most. Without zero points
- * scales may be signed. The weight with the largest magnitude then always has the code lo, as in
- * auto-round:
+ * Let [L, M] be the range of the group's weights, with L <= 0 <= M. Without zero points:
  *
- *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
+ *   s = s0 max(a |L|, b |M|) / max(|L|, |M|)
+ *
+ * With zero points:
+ *
+ *   s = s0 (b M - a L) / (M - L)
+ *   z = round(lo - a L / s)
+ *
+ * Without zero points scales may be signed. The weight with the largest magnitude then always has
+ * the code lo, as in auto-round:
+ *
+ *   s = a |L| / |lo| if a |L| > b |M|, else -b |M| / |lo|
  *
  * Float codes (FP4, FP6, FP8) are symmetric. Near u their values are multiples of step(u), which
  * depends on the binade of u. The formulas change in these places:
  *
  *   AdaRound     q = clip(floor(w / s) + step(w / s) h, lo, hi)    floor: next lower value
  *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
- *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
+ *   AutoRound    q = round(clip(w / s + v, lo, hi))
+ *                s = rnd(b max(-L, M) / hi)
  *
  * v is added to w / s and is not a fraction of a step, as in auto-round. Near 0, v can move a code
  * by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round. rnd
@@ -59,9 +76,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: number of rows of a block of rows, which a thread learns at a time. For such a block a
- * thread needs PARTS arrays [rows, ld] and SMALL arrays [rows, groups]. ld is I, rounded up to a
- * multiple of 8. */
+/* ROWS: number of rows of a block. A thread learns one block at a time. For a block it needs PARTS
+ * arrays [rows, ld] and SMALL arrays [rows, groups]. ld is I, rounded up to a multiple of 8. */
 enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
 int64_t osh_ada_points(int64_t steps, int64_t period)

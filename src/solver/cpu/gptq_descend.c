@@ -33,7 +33,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* Adds by[k] h[k] to g [n] for each k < n_rows, in the order of k. */
+/* Adds the products `by[k] * h[k]` to g [n], for each k < n_rows, in the order of k. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
@@ -98,8 +98,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* Adds the effects of n_changes changes of codes to g [n]: for each change c, the row c.column of
- * h, times c.by. Four changes are added in one pass over g. */
+/* Adds the effects of n_changes changes of codes to g [n]. A change c adds row c.column of h,
+ * multiplied by c.by. Four changes are added in one pass over g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {

@@ -25,8 +25,8 @@ typedef struct refine_job {
     /* Own, [n_steps + 2, tiles]: loss of each tile before the first step and after each step. The
      * last row contains the loss of each tile if all w^ were 0. */
     double *loss;
-    /* A and b of each tile for the fit of the shared scales, [tiles, groups (groups + 1)]. NULL if
-     * `all` is false. */
+    /* `A` and `b` of each tile for the fit of the shared scales, [tiles, groups (groups + 1)]. NULL
+     * if `all` is false. */
     double *sums;              // own
     float values[256];         // value of the grid for each code
 } refine_job;
@@ -75,7 +75,7 @@ static void refine_store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* Replaces d, which contains w of row r, by w^ - w. */
+/* On entry, d contains w of row r. Replaces d by w^ - w. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;

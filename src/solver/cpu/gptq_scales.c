@@ -33,7 +33,7 @@ static int64_t scales_tile_rows(int64_t row_block, int64_t O)
 }
 
 /* Returns the number of floats in the scratch of one thread. The scratch contains a transposed
- * group, the range, scale and zero point of each row, and one row of the weight. */
+ * group and one row of the weight. It also contains the range, scale and zero point of each row. */
 static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
 {
     return (osh_min64(group, I) + 4) * rows + I;
@@ -109,8 +109,8 @@ static void scales_search_group(const scales_job *j, osh_search *s, float *room,
     scales_put(a, at, *scale, *zero);
 }
 
-/* Computes what one tile contributes to the scale of group g, which all rows share. In pass 0: the
- * range of the tile's weights. In pass 1: the losses of the candidates in the tile. */
+/* Computes the contribution of one tile to the scale of group g. All rows share this scale. In pass
+ * 0: the range of the tile's weights. In pass 1: the losses of the candidates in the tile. */
 static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
                                int64_t n, int64_t g)
 {

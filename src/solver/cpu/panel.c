@@ -1,6 +1,6 @@
-/* panel.c - implements the column loop, transposes, and the search for scales on panels (panel.h),
- * for every instruction set. panel512.c has AVX-512 versions of the two loops that take most of the
- * time. */
+/* panel.c - implements functions on panels (panel.h), for every instruction set: the column loop,
+ * the transposition, and the search for scales. panel512.c has AVX-512 versions of the two loops
+ * that take most of the time. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
 #include "math/gemm.h"
@@ -11,7 +11,7 @@
 #include <assert.h>
 
 /* Rounds x to the nearest value of the grid. x must be between the smallest and the largest value.
- * A value of a floating type has `digits` significant bits and is a multiple of 2^least. */
+ * A value of a floating type has `digits` significant bits and is a multiple of `2^least`. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -100,8 +100,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* Adds the errors of all columns of the block before column j to columns [j, j + wide). Updates
- * `at_once` columns at the same time. */
+/* Adds errors to columns [j, j + wide). These are the errors of all columns of the block that are
+ * before column j. Updates `at_once` columns at the same time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {

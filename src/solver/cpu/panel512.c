@@ -86,14 +86,14 @@ typedef struct column { // one column of a strip (OSH_PANEL_STRIP columns that a
     int64_t at, scale_at;
     /* One element of U for each earlier column of the strip; view of p->strip. */
     const float *u;
-    /* Index of the column in its strip, which is the number of columns that are already
+    /* Index of the column in its strip. All columns of the strip before it are already
      * quantized. */
     int before;
     bool bf16;
 } column;
 
-/* For rows [r, r + 16) of a column: adds the errors of the earlier columns of the strip, w - e_0
- * u_0 - e_1 u_1 ... Then quantizes these 16 weights like quantize_8 of panel.c. */
+/* For rows [r, r + 16) of a column: adds the errors of the earlier columns of the strip. The result
+ * is `w - e_0 u_0 - e_1 u_1 ...`. Then quantizes these 16 weights like quantize_8 of panel.c. */
 WIDE_FN void column_16(const osh_panel *p, const column *c, int64_t r)
 {
     int64_t at = c->at + r;

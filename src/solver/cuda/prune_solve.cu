@@ -53,8 +53,9 @@ template <class S> static __global__ void prune_narrow(S *to, const float *w, in
         osh_cu_store(&to[i], w[i]);
 }
 
-/* Counts the costs whose known bits (the bits in pick->mask) equal pick->prefix. Counts them
- * separately for each value of the next bits, which `shift` and `last` select. */
+/* The known bits of a cost are the bits in pick->mask. Counts the costs whose known bits equal
+ * pick->prefix. Counts them separately for each value of the next bits, which `shift` and `last`
+ * select. */
 static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
 {
     __shared__ uint32_t bins[OSH_PRUNE_BINS];

@@ -13,7 +13,8 @@ size_t osh_gptq_permute_device_bytes(int64_t I)
 enum { PANEL_LEAST = 64, PANEL_MOST = 1024 };
 /* Largest number of elements of w in a tile, and largest number of panels of a tile. */
 enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
-/* Smallest number of columns after a block for which the product that updates them is TF32. */
+/* The columns after a block are updated by a TF32 product if their number is at least
+ * SPLIT_REST. */
 enum { SPLIT_REST = 128 };
 
 /* Returns the number of rows of a panel. It depends only on the width I of the input, so all
@@ -26,7 +27,7 @@ int64_t osh_gptq_panel_rows(int64_t I)
     return P;
 }
 
-/* True if enough columns follow the block [first, first + n) for a TF32 product. */
+/* True if the number of columns after the block [first, first + n) is enough for a TF32 product. */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
 /* Returns the distance between rows of the split U in elements: a multiple of 16 bytes, as cuBLASLt
  * requires. */
@@ -86,8 +87,8 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
     return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
 }
 
-/* Returns the number of panels of a tile: at least 1, and not more than fit into `room` bytes with
- * all arrays of the tile. */
+/* Returns the number of panels of a tile, at least 1. If it is more than 1, all arrays of the tile
+ * fit into `room` bytes. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];

@@ -52,7 +52,7 @@ enum { // indices of the arrays of a solve, which are parts of one allocation in
 };
 /* Returns the number of rows of a panel of weights [O, I]: a power of two from 64 to 1,024. */
 int64_t osh_gptq_panel_rows(int64_t I);
-/* True if enough columns follow the block [first, first + n) to make a TF32 product faster than an
+/* True if enough columns follow the block [first, first + n). A TF32 product is then faster than an
  * F32 product. Assumes a GPU whose TF32 products are at least three times as fast as its F32
  * products (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
@@ -61,8 +61,8 @@ int64_t osh_gptq_split_ld(int64_t rest);
 /* Sets at[i] to the offset of array i in one allocation of the arena, for tiles of n_panels panels.
  * Returns the size of the allocation. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-/* Returns the number of panels of a tile: at least 1, and not more than fit into `room` bytes with
- * all arrays of the tile. */
+/* Returns the number of panels of a tile, at least 1. If it is more than 1, all arrays of the tile
+ * fit into `room` bytes. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
 /* ---- prune_solve.cu ---- */
@@ -92,7 +92,7 @@ enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OS
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
 enum { OSH_CU_DESCEND = 64 }; // number of columns of a block in coordinate descent
-enum {                        // indices of the arrays of a tile of the refine steps
+enum {                        // indices of arrays; each tile of the refine steps has these arrays
     OSH_REFINE_Q,
     OSH_REFINE_D,
     OSH_REFINE_G,

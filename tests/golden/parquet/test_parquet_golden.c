@@ -79,8 +79,9 @@ static void test_torture(void **state)
     assert_true(torture(read_prefixes, (void *)(uintptr_t)osh_all_columns) > 20);
 }
 
-/* A fault in a copy of a file: n bytes at offset `at` are replaced (at < 0: counted from the end),
- * then the copy is cut to `size` bytes (0: not cut). The error must contain `says`. */
+/* A fault in a copy of a file. First, n bytes at offset `at` are replaced; a negative `at` counts
+ * from the end of the file. Then the copy is cut to `size` bytes; if `size` is 0, it is not cut.
+ * The error must contain `says`. */
 typedef struct fault {
     const char *file;
     long at;
@@ -124,7 +125,7 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fault_check(f, &faults[i]);
 }
 
-/* Replaces a value of the footer that has one byte: a codec, or a number of rows. */
+/* Replaces a value of the footer, which is a codec or a number of rows. The value has one byte. */
 static void test_footer(void **state)
 {
     fixture *f = *state;

@@ -1,6 +1,6 @@
 /* test_sources.c - dequantizes quantized sources, and compares the weights with those of
- * transformers and compressed-tensors (gen.py), bit for bit. Reads whole tensors, and ranges of
- * elements that begin and end inside rows, blocks and words of zero points. */
+ * transformers and compressed-tensors (gen.py), bit for bit. Reads whole tensors. Also reads ranges
+ * of elements that begin and end inside a row, inside a block, or inside a word of zero points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

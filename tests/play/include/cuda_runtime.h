@@ -1,4 +1,4 @@
-/* cuda_runtime.h - emulates on the host the part of CUDA that src/ops/cuda uses. g++ compiles the
+/* cuda_runtime.h - emulates the part of CUDA that src/ops/cuda uses, on the host. g++ compiles the
  * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time; the
  * threads of a block are fibers (block.cc). The runtime calls work on host memory (runtime.cc).
  * Tests set options of the emulated GPU by the functions of play.h. */
@@ -107,8 +107,8 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 
 // implements __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
-/* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
- * `width` lanes from lane `first` on. */
+/* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among the
+ * lanes [first, first + width). */
 inline int osh_play_idx(int me, int arg, int first, int width)
 {
     return (void)me, first + (arg & (width - 1));
