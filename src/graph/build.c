@@ -515,7 +515,7 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* Fails if `product`, such as "few*index_topk", has a factor that is not a whole number. */
+/* `product` is a text such as "few*index_topk". Fails if a factor is not a whole number. */
 static osh_status check_factors(osh_ctx *cx, osh_builder *b, const char *product)
 {
     for (const char *at = strpbrk(product, "+-/") ? "" : product; *at;) {
@@ -556,8 +556,8 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     if (!rc && named) rc = check_factors(cx, b, longest->valuestring);
     if (rc || most >= b->g->max_positions) return rc;
     b->g->max_positions = most;
-    // a name with "max_position" is no limit of sparse attention, but the number of positions
-    // before the embedding is scaled (Mistral 4)
+    // A name with "max_position" is no limit of sparse attention. It is the number of positions
+    // whose embedding is not scaled (Mistral 4).
     b->g->sparse_limit = named && !strstr(longest->valuestring, "max_position");
     return rc;
 }

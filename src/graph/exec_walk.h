@@ -2,9 +2,12 @@
  * the hook is called for it (told); it is freed (gone). exec.c runs the nodes in this order, and
  * exec_peak.c counts bytes in this order. So the prediction agrees with the run.
  *
- *   q = linear(a); k = linear(a); s = attention(q, k)
- *   brought a: told         node k: made, told, a gone
- *   node q: made, told      node s: made, told, q and k gone */
+ *   q = linear(a); k = linear(a); s = attention(q, k)     the caller passed in a
+ *
+ *   before the nodes   a is told
+ *   node q             q is made, q is told
+ *   node k             k is made, k is told, a is gone
+ *   node s             s is made, s is told, q and k are gone */
 #ifndef OSH_EXEC_WALK_H
 #define OSH_EXEC_WALK_H
 #include "graph/exec.h"
