@@ -287,8 +287,9 @@ static const char *name_tail(const char *name)
     return tail;
 }
 
-/* True if the tensor `name` is in the list of layers of the tensor `like`, or in a layer that
- * predicts further tokens (mtp). Both kinds of layers have the sizes of the decoder layers. */
+/* True if the tensors `name` and `like` are in layers of the same list, such as "model.layers".
+ * Also true if `name` is in a layer that predicts further tokens (mtp). Both kinds of layers have
+ * the sizes of the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");
