@@ -73,8 +73,8 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 /* Sets perm, dead, diag, mean and ladder of f; f->I must be set. diag [I]: diagonal of H, columns
  * as in the checkpoint.
- * ordered: true: columns are solved in the order of descending diagonal; false: in the order of the
- * checkpoint.
+ * ordered: true if columns are solved in the order of descending diagonal, false if they are solved
+ * in the order of the checkpoint.
  * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
@@ -172,8 +172,8 @@ osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 /* Returns the name of step k: "solve" for step 0, which is the column loop, or the name of a refine
  * step. */
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
-/* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet; later
- * keep_factored of gptq_ladder.c writes the damped diagonal to f->h. */
+/* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet. When it is
+ * known, keep_factored (gptq_ladder.c) writes the damped diagonal to f->h. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
 /* Replaces the scales and zero points in j->params by those that scale_search finds. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,

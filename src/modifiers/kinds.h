@@ -132,14 +132,14 @@ typedef struct osh_mapping {
  * elements. */
 typedef struct osh_channels {
     const float *lo, *hi; // smallest and largest value of each channel, over all tokens
-    /* For each channel, the largest magnitude in the column of the channel, over the weights of all
-     * Linears that read the output. */
+    /* Largest magnitude of each channel in the weights of the Linears that read the output. In each
+     * of these weights, a channel is a column. */
     const float *most;
     int64_t n;
     osh_dtype dtype;      // dtype of the model
 } osh_channels;
 
-/* A Linear that reads the output of the layer for which factors are searched. */
+/* One of the Linears of a search (osh_search): it reads the output of the layer that is scaled. */
 typedef struct osh_balance {
     /* Name of the Linear. If its weight is not quantized: name of the weight. */
     const char *name;           // view
@@ -149,8 +149,8 @@ typedef struct osh_balance {
 } osh_balance;
 
 typedef struct osh_search osh_search;
-/* A search for the factors of one layer that minimize the errors of the Linears which read the
- * layer's output. */
+/* A search for the factors of the output of one layer. The search minimizes the errors of the
+ * Linears that read this output. */
 struct osh_search {
     const char *name;           // view: name of the layer
     int64_t n;                  // number of channels of the layer's output

@@ -253,8 +253,8 @@ done:
     return rc;
 }
 
-/* For a GPTQModifier `to` without schemes: copies the schemes, with their actorder, and the ignore
- * list of the earlier QuantizationModifier `from`. Marks `from` as replaced. */
+/* `to` is a GPTQModifier without schemes, and `from` is an earlier QuantizationModifier. Copies the
+ * schemes (with their actorder) and the ignore list of `from` to `to`. Marks `from` as replaced. */
 static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;

@@ -60,8 +60,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
     return OSH_OK;
 }
 
-/* Sets *out to the index of the text of y in the list `names`, which NULL ends. Ignores case. Fails
- * if the text is not in the list; the error message lists all names. */
+/* Sets *out to the index of the text of y in the list `names`. The list ends with NULL. Ignores
+ * case. Fails if the text is not in the list; the error message lists all names. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {
