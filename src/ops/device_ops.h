@@ -121,9 +121,9 @@ typedef struct osh_device_ops {
      * computed at a time. The factor of a Hessian does not depend on the other Hessians. Waits for
      * the device once. */
     osh_status (*factors)(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
-    /* Copies to the first rows of `out` those rows of x that `rows` lists, in the order of the
-     * list. If rows->at is NULL, copies the first rows of x. Fills the other rows of `out` with
-     * zeros. */
+    /* Copies some rows of x to the first rows of `out`. The list `rows` has the numbers of these
+     * rows, in the order in which they are copied. If rows->at is NULL, copies the first rows of x.
+     * Fills the other rows of `out` with zeros. */
     osh_status (*gather)(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
                          const osh_op_rows *rows);
     const osh_device_speed *speed;
