@@ -123,8 +123,8 @@ typedef struct looking {
     const uint8_t *at; // the sample, transposed, [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    /* For each head: the losses [candidates] of the sample's group, to which those of the sample
-     * are added. NULL if all values of the head are 0. */
+    /* For each head: losses [candidates] of the group of samples. The losses of the sample are
+     * added to them. NULL if all values of the head are 0. */
     double **losses; // view
 } looking;
 
@@ -246,8 +246,8 @@ typedef struct fake {
     /* Scale and zero point of each head, which has `seg` columns. NULL: the scale and zero point in
      * `code` are for all columns. */
     const osh_tensor *scales, *zeros; // views
-    /* Global scale (NVFP4). The scale of a group is multiplied by it and then rounded to FP8. 0:
-     * there is no global scale. */
+    /* Global scale (NVFP4). The scale of a group is multiplied by the global scale, and the product
+     * is rounded to FP8. 0: there is no global scale. */
     float global;
 } fake;
 

@@ -86,7 +86,8 @@ const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // rounds x to the nearest value of dt, ties to even
 /* The next two functions compute the scale of one range. osh_q_scale_e8m0 returns a power of two,
- * rounded to dt. osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
+ * rounded to dt. osh_q_scale_e4m3 multiplies the scale by `global`, and returns the E4M3 code of
+ * the product. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* Sets scale and zero of `code` from the range [min, max] (calculate_qparams). If `zero_f32` is

@@ -1,11 +1,11 @@
 /* search.c - searches ranges with smaller errors for a weight: narrows the ranges step by step
  * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the ranges by
- * p = expand (1 - i / grid); s is the scale. A group with values x in [-1, 0.6], 4 bits, symmetric,
- * grid 100:
+ * p = expand (1 - i / grid); s is the scale. Example: a group has values x in [-1, 0.6]. The codes
+ * are symmetric and have 4 bits, and grid is 100. The error is the sum of |x - dq(x)|^2.4:
  *
- *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   best so far
- *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
- *   ...                                                                              patience ends
+ *   step 0   p = 1.00   range [-1.00, 0.600]   s = 0.1333   error 0.0021   the best so far
+ *   step 1   p = 0.99   range [-0.99, 0.594]   s = 0.1320   error 0.0020   better
+ *   ...                                                                    patience ends
  *
  * The search ends when no range of the tensor improves any more. So each step is done for all
  * ranges before the next step. Candidates, scales, codes, differences and powers are rounded to the
@@ -120,7 +120,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of n values, fewer than a group has. */
+/* Returns the sum of n values. n is smaller than the number of values of a group. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -151,8 +151,8 @@ typedef struct search {
      * F32. */
     float *power; // own
     bool *better; // own [chunks]: true if the current step improved a range of the chunk
-    /* For strategy tensor, with which all weights have one range: the sum of the errors of each
-     * chunk, [chunks]. NULL with other strategies. */
+    /* With strategy tensor: the sum of the errors of each chunk, [chunks]. (All weights have one
+     * range.) NULL with other strategies. */
     sum *sums;    // own
     float p;
 } search;
