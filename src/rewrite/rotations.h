@@ -3,10 +3,13 @@
  * changes each weight when it is read. M: a rotation matrix.
  *
  *   R1, a matrix M; the residual stream h becomes h M:
- *     embed_tokens E -> E M     norm: its weight g -> 1
- *     readers of the norm, also the head: W -> (W diag(g)) M
+ *     embed_tokens: E -> E M
+ *     norms that read h: weight g -> 1
+ *     readers of these norms, also the head: W -> (W diag(g)) M
  *     o_proj, down_proj, which are added to h: W -> M^T W, bias b -> M^T b
- *   R2, for the values v of each head: v_proj W -> M^T W, b -> M^T b      o_proj W -> W M
+ *   R2, for the values v of each head:
+ *     v_proj: W -> M^T W, b -> M^T b
+ *     o_proj: W -> W M
  *   R3, for the queries q and keys k of each head after rope, while the model runs:
  *     q -> q M, k -> k M; q k^T is unchanged
  *
