@@ -190,8 +190,8 @@ done:
     return rc;
 }
 
-/* Updates row number `worker` of `most` with the magnitudes in one chunk of the weight. The row has
- * the largest magnitude of each column so far. */
+/* Reads one chunk of the weight. Row number `worker` of the array `most` has the largest magnitude
+ * of each column so far. Updates this row. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -224,8 +224,8 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 }
 
 /* Returns a weight in host memory (view), or NULL if the weight is not loaded. With a GPU, loaded
- * weights have copies in host memory until the visit solves Linears, and it does so after the
- * folds. */
+ * weights have copies in host memory until the visit solves Linears. A visit does the folds before
+ * it solves Linears. */
 static osh_tensor *weight_on_host(const osh_weights *w, int weight)
 {
     return w->device ? w->host[weight] : w->w[weight];

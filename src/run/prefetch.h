@@ -13,7 +13,7 @@ typedef struct osh_prefetch osh_prefetch;
  * host memory. */
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                               const bool *want, int visit, osh_way begins);
-/* Waits for the thread, and passes ownership of the weights to `w`, except those that `w` already
+/* Waits for the thread. Passes ownership of the weights to `w`, except of weights that `w` already
  * has. Without a GPU, the memory class of the weights becomes OSH_MEM_DEVICE. With a GPU, the
  * weights become the copies in host memory, and `w` also gets their blocks on the GPU. If the
  * thread failed, fails with its error. f may be NULL. */
