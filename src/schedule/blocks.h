@@ -19,7 +19,8 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match);
  * of the original model. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
 /* With a drop_ratio, learning mixes the inputs of the block with those of the original model. Sets
- * mixed[v] to true for each value v of the original model that is needed for this in range r. */
+ * mixed[v] to true for each value v of the original model that the block of range r needs for the
+ * mix. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
 /* The block of a range: its inputs, outputs and Linears. The struct owns its lists. */
