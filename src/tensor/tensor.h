@@ -52,7 +52,8 @@ osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 /* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
-/* Return the number of elements of the tensor, and the number of bytes of its data. */
+/* osh_tensor_numel returns the number of elements of the tensor. osh_tensor_bytes returns the
+ * number of bytes of its data. */
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
 /* Returns the number of host bytes (gross) of a tensor whose data have n_bytes. */
