@@ -220,7 +220,7 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        /* `closed` stands for the source if there is no plan. It has no shards. */
+        /* If there is no plan, `closed` takes the place of the source. `closed` has no shards. */
         osh_checkpoint closed = {.dir = v->opt->model};
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     }
@@ -266,7 +266,7 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    /* `closed` stands for the source if there is no plan. It has no shards. */
+    /* If there is no plan, `closed` takes the place of the source. `closed` has no shards. */
     osh_checkpoint closed = {.dir = v->opt->model};
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     for (size_t i = 0; i < n; i++) {
