@@ -199,8 +199,8 @@ static int64_t slice_parts(const sizing *s, int node)
     return whole ? from / a->width : 0;
 }
 
-/* Computes the number of equal parts of each input of the node from the number of parts of its
- * output. */
+/* The output of the node consists of a known number of equal parts. Computes the number of equal
+ * parts of each input. */
 static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
 {
     osh_status rc = OSH_OK;
