@@ -25,8 +25,9 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns a copy of `a` for a search of ranges that treats each head of a sample as one row of a
- * weight. If the search ends early, it ends for all heads at the same step. */
+/* Returns a copy of `a` for a search of ranges. With this copy, the search treats each head of a
+ * sample as one row of a weight. If the search ends early, it ends for all heads at the same
+ * step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;

@@ -272,8 +272,8 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: sums the errors of a chunk of values. A chunk is one block (block_groups).
- * The last chunk may be smaller. */
+/* Sums the errors of a chunk of values. Only used with strategy tensor. A chunk is one block
+ * (block_groups). The last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -292,7 +292,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: returns the sum of the errors of all chunks, added in order. */
+/* Returns the sum of the errors of all chunks, added in order. Only used with strategy tensor. */
 static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // only levels 0 and 1 and `tail` of the last chunk are used
