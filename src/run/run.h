@@ -66,11 +66,11 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress line shows. */
 void osh_run_no_error(osh_run *r);
-/* Called before a subgraph begins. For stages of --checkpoint that begin with this subgraph, writes
- * their records. */
+/* Called before a subgraph begins. Writes the records of the --checkpoint stages that begin with
+ * this subgraph. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
-/* Called when a subgraph is complete. Shows the line of the subgraph, and writes its records of
- * --checkpoint. */
+/* Called when a subgraph is complete. Shows the line of the subgraph. Writes the records that
+ * --checkpoint requests for this subgraph. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
 typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose statistics are complete
