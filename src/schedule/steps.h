@@ -72,9 +72,9 @@ const char *osh_step_name(osh_step_kind kind);
  * arrays that belong to the range. */
 void osh_steps_begin(osh_steps *s, const osh_range *r);
 osh_status osh_steps_add(osh_ctx *cx, osh_steps *s, const osh_step *step);
-/* Working memory for the caller that makes a list of steps. osh_steps_list returns arrays of bools,
- * and osh_steps_numbers returns an array of numbers, with an entry for every value of the graph
- * (views). All visits share these arrays.
+/* Working memory for the caller that makes a list of steps. osh_steps_list returns one of several
+ * arrays of bools, and osh_steps_numbers returns an array of numbers. The arrays are views, and
+ * have an entry for every value of the graph. All visits share these arrays.
  * After osh_steps_begin, all bools are false and all numbers are -1. The caller must restore this
  * state at the end. osh_steps_at also uses some of the arrays of bools. */
 enum { OSH_STEP_LISTS = 10 };
