@@ -147,8 +147,8 @@ done:
     return rc;
 }
 
-/* Checks that there are no other files with tensors, which some tools would load, and that
- * total_size of the index is right. */
+/* Checks that no other file of the directory has tensors, because some tools would load such a
+ * file. Also checks total_size of the index. */
 static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -203,8 +203,8 @@ static osh_status files_known_add(osh_ctx *cx, osh_map *known, const char *name)
     return osh_map_put(cx, known, name, strlen(name), 0);
 }
 
-/* Lists the files that an output may have: those of the manifest, of the source and of the plan,
- * and the reports and the log of a run. */
+/* Lists the files that an output may have. These are the files of the manifest, the source and the
+ * plan, and also the reports and the log of a run. */
 static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
 {
     static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html",
