@@ -58,8 +58,8 @@ static struct {
     thread *now;
     const int *order;                 // [n] indices of the threads in the order in which they run
     int places[MAX_THREADS];          // [thread] position in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`, 1 if the thread there
-                                      // can run
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`: 1 if the thread at
+                                      // this position can run
     int first_ready;                  // no word of `ready` before this one has a bit
     int n, count; // n: number of threads of the block; count: number of threads whose predicate was
                   // not 0 at the last barrier
