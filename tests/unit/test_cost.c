@@ -143,8 +143,8 @@ static void long_samples(void **state)
 
 typedef struct shares {
     int n;         // number of passes
-    double sum[2]; // [0]: sum of the shares (osh_cost_share) of the passes that observe; [1]: of
-                   // the passes that propagate
+    double sum[2]; // sums of the shares (osh_cost_share) of passes; [0]: passes that observe; [1]:
+                   // passes that propagate
 } shares;
 static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost *c, int index)
 {
