@@ -265,10 +265,10 @@ const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 /* True if v is true in Python. */
 bool osh_jv_true(osh_jv v);
-/* True if a == b in Python. */
+/* True if `a == b` in Python. */
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-/* Returns a number < 0, 0 or > 0 as a is less than, equal to or greater than b; fails if Python's <
- * fails. */
+/* Compares two values like Python's `<`. Returns a number < 0 if `a` is less than `b`, 0 if both
+ * are equal, and a number > 0 if `a` is greater. Fails if `<` fails in Python. */
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b);
 /* True if `item in all` in Python. Fails if Python fails. */
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
