@@ -212,7 +212,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    // true if the op sets no number of rows for weight 0, so that a table of any length is right
+    // true if weight 0 is a table that may have any number of rows: the op has left this number 0
     bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
