@@ -21,7 +21,7 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // a scale for each group, stored multiplied by a global scale (NVFP4)
+    OSH_Q_TENSOR_GROUP, // a scale for each group; it is stored times a global scale (NVFP4)
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
