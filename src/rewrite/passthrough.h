@@ -8,7 +8,7 @@
 #define OSH_PASSTHROUGH_H
 #include "rewrite/rewrites.h"
 
-typedef struct osh_inherit { // a value of a Linear that uses the range of an earlier value
+typedef struct osh_inherit { // a Linear's value, which uses the range of an earlier value
     int linear;
     int k;           // index of the value among the Linear's observed values, below OSH_RANGED
     int value, from; // indices in the graph; `from` is observed instead of `value`

@@ -10,7 +10,7 @@
  * Their weights are multiplied by the factors. */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    /* module: index in the graph of the smooth layer's module.
+    /* module: index of the smooth layer's module among the graph's modules.
      * value: index of the graph value whose statistics give the factors. */
     int module, value;
     int64_t n;          // number of channels of the smooth layer's output
