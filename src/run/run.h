@@ -11,7 +11,7 @@
 
 typedef struct osh_run {
     const osh_plan *plan; // view
-    /* view: budget of the plan, or with several traversals that of the current one */
+    /* view: budget of the plan; if there are several traversals, budget of the current traversal */
     const osh_budget *budget;
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
