@@ -121,7 +121,7 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        // computes row i of L, where A = L L^T, in the memory of row i of A
+        // A = L L^T; computes row i of L, and stores it in the memory of row i of A
         for (int64_t j = 0; j <= i; j++) {
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
