@@ -207,7 +207,7 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
 /* Calls a macro with positional and named arguments. Returns its text. */
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
-/* State of the parser of expressions, which the parser of statements uses too. */
+/* State of two parsers: the parser of expressions and the parser of statements. */
 typedef struct osh_jparser {
     osh_jrun *r;
     osh_jtoken *at;
