@@ -23,8 +23,8 @@ typedef struct osh_forward {
     bool *want;          // own [graph weights]: true for weights that osh_forward_weights returns
     /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
-    /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
-     * of the head). */
+    /* The batches of this process. After osh_forward_run, each batch has the value graph->hidden,
+     * which is the input of the head. */
     osh_batch **batches; // own
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
