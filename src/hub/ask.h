@@ -20,8 +20,8 @@ osh_status osh_hub_pause(osh_ctx *cx, const osh_http_reply *r, int tried, const 
  * bytes is a success. `what` names the request in messages. */
 osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub,
                        const osh_http_request *q, const char *what);
-/* Opens the walker w over the JSON body of the reply, which must outlive w. `what` names the body
- * in messages. */
+/* Opens the walker w over the JSON body of the reply. The reply must outlive w. `what` names the
+ * body in messages. */
 osh_status osh_hub_walk(osh_ctx *cx, osh_json_walk *w, const osh_http_reply *r, const char *what);
 /* Returns a failure. Its message says why the Hub has not sent `what`, a repository or file. `r` is
  * the answer of the Hub. */
