@@ -1,5 +1,6 @@
-/* checkpoint.h - opens a Hugging Face directory (config.json and files with tensors, the shards)
- * and reads tensors by name. Opening a checkpoint reads only the headers of shards. */
+/* checkpoint.h - opens a Hugging Face directory and reads tensors by name. The directory has
+ * config.json, and files with tensors (shards). Opening a checkpoint reads only the headers of
+ * shards. */
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
