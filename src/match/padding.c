@@ -59,7 +59,8 @@ static osh_status sizing_build(osh_ctx *cx, osh_graph **out, const sizing *s)
     return rc;
 }
 
-/* Finds the weight of each Linear in the graph by its name, and sets weight_of. */
+/* Sets weight_of. A weight of s->graph belongs to a Linear if it has the name of the Linear's
+ * weight. */
 static osh_status sizing_find_weights(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
