@@ -169,8 +169,8 @@ osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const
                                 bool *known, const char *what);
 /* Sets the options of quality "best". */
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
-/* Returns the name of step k: "solve" for step 0, which is the column loop, or the name of a refine
- * step. */
+/* Returns the name of step k. Step 0 is the column loop, with the name "solve". The later steps are
+ * the refine steps. */
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
 /* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet. When it is
  * known, keep_factored (gptq_ladder.c) writes the damped diagonal to f->h. */

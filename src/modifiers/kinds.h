@@ -75,8 +75,8 @@ typedef struct osh_quantizer {
     bool (*is_nearest)(const osh_modifier *m);
     /* Returns the allowed differences as OSH_FREE_* bits. NULL: there are none. */
     unsigned (*freedom)(const osh_modifier *m);
-    /* Returns the name of step k of a solve, whose loss is osh_losses.of[k]. NULL: the steps have
-     * no names. */
+    /* Returns the name of step k of a solve. The loss of this step is osh_losses.of[k]. NULL: the
+     * steps have no names. */
     const char *(*step)(const osh_modifier *m, int k);
     /* Returns how the model is tuned after all solves (view). NULL: it is not tuned. */
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m);

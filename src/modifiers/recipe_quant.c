@@ -17,8 +17,8 @@ static const char *yaml_kind_name(const osh_yaml *y)
     return names[y->kind];
 }
 
-/* Returns the value of an enum, which Python's yaml module writes as !!python/object/apply:...
- * [value]. Returns y if y is not such an enum. */
+/* Python's yaml module writes an enum as !!python/object/apply:... [value]. Returns the value if y
+ * is such an enum. Otherwise returns y. */
 static const osh_yaml *yaml_plain(const osh_yaml *y)
 {
     return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
