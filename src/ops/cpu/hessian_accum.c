@@ -113,7 +113,7 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     }
 }
 
-/* Returns the number of blocks in the block row of H that ends at row `end`. */
+/* A block row of H ends at row `end`. Returns the number of its blocks. */
 static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
 {
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
