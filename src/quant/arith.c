@@ -413,7 +413,7 @@ static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
     }
 }
 
-/* Encodes or decodes all segments (elements of a row that share a scale) of a chunk of rows. */
+/* Encodes or decodes all segments of a chunk of rows. (The elements of a segment share a scale.) */
 static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
