@@ -29,7 +29,7 @@ typedef struct head {
     char fallback[256];
 } head;
 
-/* Sets the sizes of the parts of a result, which follow from the plan. */
+/* Sets the sizes of the parts of a result. The plan determines these sizes. */
 static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
 {
     const osh_linear *l = &p->match.linears[h->linear];
