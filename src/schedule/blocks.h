@@ -1,8 +1,8 @@
 /* blocks.h - plans which Linears learn by block. Learning by block (learn/block.h) optimizes codes
  * by gradients, so that the output of a whole block is close to a target. A block consists of all
  * decoder layers of a subgraph. The inputs and outputs of a block are in the activation store. The
- * target is the output of the block in the original model, which the run computes together with the
- * quantized model (osh_graph_add_original). */
+ * target is the output of the block in the original model. The run computes the original model
+ * together with the quantized model (osh_graph_add_original). */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
