@@ -44,8 +44,9 @@ void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
  * have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
-/* Transposes `from` [m, n] to `to` [n, m]. Rows of `to` are ldt elements apart, and rows of `from`
- * ldf elements. */
+/* Transposes `from` [m, n] to `to` [n, m].
+ * ldt: number of elements from one row of `to` to the next.
+ * ldf: number of elements from one row of `from` to the next. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
 /* Transposes `from` [m, n]: column j of `from` becomes row `at`[j] of `to`, or row j if `at` is
  * NULL. */

@@ -1,5 +1,5 @@
-/* gptq_refine.cuh - declares osh_cu_tile, which contains some rows of a weight on a GPU, and
- * functions that do the steps of solver/gptq_refine.h on a tile. */
+/* gptq_refine.cuh - declares osh_cu_tile, and functions that do the steps of solver/gptq_refine.h
+ * on a tile. A tile contains some rows of a weight on a GPU. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
