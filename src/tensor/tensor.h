@@ -50,7 +50,7 @@ osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
 /* Frees the tensor and its data. Accepts NULL. */
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-/* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
+/* Returns a view of `data` as a tensor. The view is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 /* osh_tensor_numel returns the number of elements of the tensor. osh_tensor_bytes returns the
  * number of bytes of its data. */
