@@ -120,8 +120,8 @@ static void set_all_ready(void)
     block.first_ready = 0;
 }
 
-/* Returns the first thread, in the block's order, that can run, or NULL. So a warp runs alone until
- * its lanes wait for other warps, which keeps its stacks in the cache. */
+/* Returns the first thread in the block's order that can run, or NULL. So a warp runs alone until
+ * its lanes wait for other warps. This order keeps the stacks of the warp in the cache. */
 static thread *find_ready(void)
 {
     for (int &i = block.first_ready; i < (block.n + 63) / 64; i++) {

@@ -1,5 +1,5 @@
-/* test_slots.c - tests values on the disk (src/store/slots.c) on the emulated GPU with an emulated
- * cuFile: every reader must get exactly the stored rows. */
+/* test_slots.c - tests src/store/slots.c, which stores values on the disk. Uses the emulated GPU
+ * and an emulated cuFile. Every reader must get exactly the stored rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
