@@ -246,8 +246,8 @@ static void merging_follows_its_definition(void **state)
     cJSON_Delete(root);
 }
 
-/* Encodes a megabyte that pre-tokenizers do not cut. Merging in quadratic time would take seconds,
- * and a quadratic search of a regex minutes. */
+/* Encodes a megabyte that pre-tokenizers do not cut. Merging in quadratic time would take seconds.
+ * A quadratic search of a regex would take minutes. */
 static void long_words_are_not_quadratic(void **state)
 {
     osh_ctx *cx = *state;
