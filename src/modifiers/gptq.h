@@ -188,8 +188,8 @@ static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_searc
  * of bytes of scratch in the arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the number of bytes in host memory that scale_search and refine add to a factor of plain
- * GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the number of
- * bytes that they add in the arena of the device. */
+/* With scale_search or refine, a factor needs more memory than in plain GPTQ. Returns the number of
+ * these additional bytes in host memory. `arena` is NULL if H is in host memory. For H on a device,
+ * sets *arena to the number of bytes that they add in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

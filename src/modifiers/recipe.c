@@ -1,7 +1,7 @@
 /* recipe.c - reads the stages of a recipe, the modifiers of each stage, and the keys of each
- * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, and keys of a
- * stage in _modifiers. Modifiers keep the order of the file. All other keys, and an empty recipe,
- * are errors, although LLM Compressor ignores them. */
+ * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage. Keys of a stage
+ * end in _modifiers. Modifiers keep the order of the file. All other keys, and an empty recipe, are
+ * errors, although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
