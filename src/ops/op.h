@@ -91,9 +91,9 @@ typedef struct osh_op_grads {
      * run[OSH_CPU]: NULL if the CPU uses the reference kernel.
      * run[OSH_CUDA]: for tensors on a GPU. */
     osh_grad_fn run[OSH_N_BACKENDS];
-    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. If
-     * `scratch` is NULL, osh_op_grad_scratch assumes the reference kernel, which copies all values
-     * to f32. */
+    /* Returns an upper bound of the host bytes that the gradient kernel on the host needs as
+     * scratch. If `scratch` is NULL, osh_op_grad_scratch assumes the reference kernel, which copies
+     * all values to f32. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
@@ -189,9 +189,9 @@ typedef struct osh_op {
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]. Skipped rows may have NaN or infinities. */
     unsigned masked;
-    /* With OSH_OP_LOOKUP: computes the numbers of the rows of w[0] that the op reads, rows [N, rows
-     * per token], on the host. Also updates the state of a->past. Reads only the shape of w[0]. If
-     * `row_ids` is NULL, in[0] has the row numbers. */
+    /* With OSH_OP_LOOKUP: sets `rows` [N, rows per token] to the numbers of the rows of w[0] that
+     * the op reads. Runs on the host. Also updates the state of a->past. Reads only the shape of
+     * w[0]. If `row_ids` is NULL, in[0] has the row numbers. */
     osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
     bool by_rows;       // true if row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
@@ -216,9 +216,9 @@ typedef struct osh_op {
      * operations are not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
-    /* Returns true if the op passes factors on: if channels of in[k] are multiplied by factors,
-     * channels of out[0] are multiplied by them, too. If `passes_factors` is NULL, the op does not
-     * pass factors on. */
+    /* Returns true if the op passes factors on. This means: if the channels of in[k] are multiplied
+     * by factors, the channels of out[0] are multiplied by the same factors. If `passes_factors` is
+     * NULL, the op does not pass factors on. */
     bool (*passes_factors)(const void *attr, int k);
     /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
      * give a finite result. If `limits` is NULL, the op has no such attributes. */

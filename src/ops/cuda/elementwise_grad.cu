@@ -1,9 +1,11 @@
 /* elementwise_grad.cu - computes the gradients of add, scale, slice, glu and act, in f32.
  *
- *   add     da += dy, db += dy
+ *   add     da += dy
+ *           db += dy
  *   scale   dx += `by` dy
  *   slice   dx += dy, at the columns of the slice
- *   glu     dgate += dy up act'(gate), dup += dy act(gate); clamped values have gradient 0 (glu.c)
+ *   glu     dgate += dy up act'(gate)
+ *           dup += dy act(gate); clamped values have gradient 0 (glu.c)
  *   act     dx += dy act'(x) */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"

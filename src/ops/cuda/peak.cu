@@ -1,7 +1,8 @@
-/* peak.cu - measures the speed of the GPU for products of square matrices, attention, and copies
- * inside GPU memory and from page-locked host memory. Each measurement repeats its call until the
- * given seconds are over. The clock rate falls while a GPU gets warm, so a measurement should take
- * several seconds. A shorter measurement gives a speed that is too high. */
+/* peak.cu - measures the speed of the GPU for four kinds of work: products of square matrices,
+ * attention, copies inside GPU memory, and copies from page-locked host memory. Each measurement
+ * repeats its call until the given seconds are over. The clock rate falls while a GPU gets warm, so
+ * a measurement should take several seconds. A shorter measurement gives a speed that is too
+ * high. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
