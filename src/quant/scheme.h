@@ -1,5 +1,5 @@
-/* scheme.h - declares QuantizationArgs, QuantizationScheme and presets
- * (compressed_tensors/quantization), and the quantization_config of a checkpoint. */
+/* scheme.h - declares QuantizationArgs, QuantizationScheme, the presets, and the
+ * quantization_config of a checkpoint (compressed_tensors/quantization). */
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/buf.h"
