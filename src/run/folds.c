@@ -18,8 +18,9 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    /* Statistic of the channels: the range of each channel (osh_stat_channel_range), or for a
-     * search the sum of each channel (osh_stat_channel_sum). */
+    /* Statistic of the channels. With a search, it is the sum of each channel
+     * (osh_stat_channel_sum). Without one, it is the range of each channel
+     * (osh_stat_channel_range). */
     osh_stat *channels;
     osh_stat *squares;  // Hessian, which a search for factors needs; NULL: there is no search
     int64_t n_tokens;

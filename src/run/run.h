@@ -86,8 +86,8 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
 /* Solves those Linears of the subgraphs that are not done and whose statistics are complete. Passes
  * each result to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Learns the codes of the Linears of a subgraph that learn from the output of a block
- * (schedule/blocks.h), and passes the results to the emitter. (The function is in block.c.) */
+/* Some Linears of a subgraph learn from the output of a block (schedule/blocks.h). Learns the codes
+ * of these Linears, and passes the results to the emitter. (The function is in block.c.) */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Called if the importance of a Linear's input channels is not known, because no token ran or all
  * inputs were 0. Does nothing if the observer needs no importance. Fails if the observer's option
