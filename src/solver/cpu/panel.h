@@ -1,6 +1,6 @@
-/* panel.h - declares the column loop inside a block of columns, and the search for scales, on
- * panels. A panel contains rows of a weight, transposed to [columns, rows]. Each vector lane has
- * its own row, so no sum crosses lanes and all instruction sets give the same bytes. */
+/* panel.h - declares two functions on panels: the column loop inside a block of columns, and the
+ * search for scales. A panel contains rows of a weight, transposed to [columns, rows]. Each vector
+ * lane has its own row, so no sum crosses lanes and all instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"
@@ -61,8 +61,8 @@ typedef struct osh_panel_turned { // the codes of a panel
  * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);
-/* For each row r of the panel: adds the sum over n columns j of ne[j][r]^2 / 2 to sums[r]. The
- * terms are added in the order of the columns. */
+/* For each row r of the panel and each of n columns j, adds ne[j][r]^2 / 2 to sums[r]. The terms
+ * are added in the order of the columns. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
 typedef struct osh_search { // arguments of the search for the scales of one group

@@ -137,8 +137,8 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     }
 }
 
-/* Overwrites t.w with the packed rows of all panels, one after the other. Element i of a row, with
- * b bits per code, is in bits [i b, (i + 1) b) of the row's words. */
+/* Overwrites t.w with the packed rows of all panels, one after the other. If a code has b bits,
+ * element i of a row is in bits [i b, (i + 1) b) of the row's words. */
 static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
