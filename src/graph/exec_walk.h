@@ -14,8 +14,8 @@
 
 typedef struct osh_walk osh_walk;
 typedef struct osh_walk_acts {
-    /* Returns the first value v >= from that the caller of osh_exec_run passed in, or s.of.v1 if
-     * there is none. */
+    /* The caller of osh_exec_run passed in some values. Returns the first of them with an index of
+     * at least `from`, or s.of.v1 if there is none. */
     int (*brought)(const osh_walk *w, int from);
     /* Calls the hook for a value that exists and that nodes will read. */
     osh_status (*told)(osh_ctx *cx, osh_walk *w, int value);
