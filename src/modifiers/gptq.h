@@ -190,6 +190,6 @@ size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_
                               size_t *arena);
 /* With scale_search or refine, a factor needs more memory than in plain GPTQ. Returns the number of
  * these additional bytes in host memory. `arena` is NULL if H is in host memory. For H on a device,
- * sets *arena to the number of bytes that they add in the arena of the device. */
+ * sets *arena to the number of additional bytes in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

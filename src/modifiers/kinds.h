@@ -70,8 +70,8 @@ typedef struct osh_quantizer {
     /* Sets the arguments of m for quality 'best', before its keys are read. NULL: the modifier does
      * not have this quality. */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
-    /* Returns true if m, with its arguments, does the same as QuantizationModifier. NULL: m never
-     * does. */
+    /* Returns true if m does the same as QuantizationModifier. This may depend on the arguments of
+     * m. NULL: m never does the same. */
     bool (*is_nearest)(const osh_modifier *m);
     /* Returns the allowed differences as OSH_FREE_* bits. NULL: there are none. */
     unsigned (*freedom)(const osh_modifier *m);
@@ -84,8 +84,8 @@ typedef struct osh_quantizer {
 
 /* Functions of a modifier that learns from the output of a whole block (learn/block.h). */
 typedef struct osh_learner {
-    // Returns how a block is learned (view). Returns NULL if m, with its arguments, learns Linear
-    // by Linear.
+    // Returns how a block is learned (view). Returns NULL if m learns Linear by Linear. This may
+    // depend on the arguments of m.
     const osh_block_rule *(*blocks)(const osh_modifier *m);
     /* Begins the learning of one Linear, job j. Reads the name, scheme and w of j, and sets its
      * params and codes by rounding to nearest. Sets *a to the arguments of osh_ada_learner_new. */
