@@ -40,7 +40,7 @@ done:
 /* Operation whose speed is measured: attention, a matrix product, or a copy. */
 typedef struct gpu_work {
     osh_device *d;
-    /* own: the matrices of a product, or the source a and the destination c of copies. */
+    /* own: the matrices of a product. For copies, `a` is the source and `c` is the destination. */
     osh_tensor *a, *b, *c;
     void *host;            // own: page-locked memory that is copied to c; NULL: a is copied to c
     int64_t side; // number of rows and of columns of the matrices of a product; 0: no product
