@@ -22,8 +22,8 @@ void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, cons
  * range and half are above it. The range never extends past the smallest and the largest value. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-/* Returns hi / scale for a symmetric range [-hi, hi]: the largest code, or for integers the largest
- * code + 0.5. */
+/* Returns hi / scale for a symmetric range [-hi, hi]. This is the largest code for floats, and the
+ * largest code + 0.5 for integers. */
 double osh_calibrate_top(const osh_q_args *a);
 /* An activation's histogram can grow to this many times its initial number of bins. */
 enum { OSH_CALIBRATE_GROW = 8 };

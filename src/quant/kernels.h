@@ -17,8 +17,8 @@ typedef struct osh_q_code { // how the elements of one segment are encoded and d
     float scale, zero;      // zero: zero point, 0 if the quantization is symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    /* Dtype to which w / scale, and then w / scale + zero, are rounded. OSH_F32: they are not
-     * rounded. */
+    /* Dtype to which w / scale is rounded. After zero is added, the sum is rounded to this dtype,
+     * too. OSH_F32: neither is rounded. */
     osh_dtype round;
 } osh_q_code;
 

@@ -11,8 +11,8 @@
 
 /* Version of compressed-tensors in the quantization_config that is written. */
 #define OSH_Q_VERSION "0.19.0"
-/* Version that replaces OSH_Q_VERSION if a scheme has 6-bit floats, which 0.19.0 does not
- * support. */
+/* Version that replaces OSH_Q_VERSION if a scheme has 6-bit floats. Version 0.19.0 does not support
+ * them. */
 #define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
