@@ -36,7 +36,7 @@ typedef struct osh_panel {
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* Replaces the weights of n columns by the errors of rounding them to nearest. */
+/* Rounds the weights of n columns to nearest. Replaces each weight by its rounding error. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
 /* Adds the errors of a block of k columns to n later columns: w [n, rows] += ut [n, k] ne [k,
