@@ -105,7 +105,7 @@ void osh_run_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
-/* True if all Linears of the subgraphs [first, first + n) that need data are done. */
+/* True if all Linears that need data are done in the subgraphs [first, first + n). */
 bool osh_run_solved(const osh_run *r, int first, int n);
 /* Runs the pipelines sequential and basic. (The function is in sequential.c.) */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);
