@@ -23,8 +23,8 @@ import unicodedata
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 BYTES = 10_000_000
-# For each writing system: the first and last letter or mark, the first and last digit, and the text
-# that ends a sentence (punctuation and space).
+# The writing systems. A row has three texts: the range of letters and marks (first and last), the
+# range of digits (first and last), and the end of a sentence (punctuation and space).
 SCRIPTS = {
     "Latin": ("az", "09", ". "), "Latin extended": ("\u00df\u017e", "09", "! "), "Vietnamese": ("\u1ea1\u1ef9", "09", ", "),
     "Greek": ("\u0386\u03ce", "09", "; "), "Cyrillic": ("\u0410\u045f", "09", ". "), "Armenian": ("\u0531\u0586", "09", "\u0589 "),

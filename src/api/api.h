@@ -34,9 +34,9 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
 /* Runs the command line without a command: compresses the model that `opt` names, and writes the
  * results of the job to `sink`. `user` is the first argument of `sink`. */
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* Sets *out (own) to the name of the output of a run without opt->output: the last part of the
- * model's name and the scheme. Sets *out to NULL if the run needs no name. Fails if there is no
- * single scheme. */
+/* Sets *out (own) to the name of the output of a run without opt->output, such as
+ * "SmolLM2-135M-W4A16". The name is the last part of the model's name, followed by the scheme. Sets
+ * *out to NULL if the run needs no name. Fails if there is no single scheme. */
 osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);

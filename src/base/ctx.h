@@ -73,7 +73,7 @@ typedef struct osh_kept {
 /* Returns a block of n bytes in whole pages. Gives other kept pages back to the system until at
  * most `room` bytes are kept. Returns NULL if the system has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
-/* Keeps a block of n bytes that osh_kept_take has returned, for later calls. */
+/* Keeps a block of n bytes for later calls of osh_kept_take, which has returned this block. */
 void osh_kept_put(osh_kept *k, void *base, size_t n);
 /* Gives pages back to the system until at most n bytes are kept. */
 void osh_kept_drop(osh_kept *k, size_t n);

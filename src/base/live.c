@@ -163,7 +163,7 @@ static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
     return "";
 }
 
-/* Returns the number of columns of the line. Counts bytes, which are at least as many. */
+/* Returns an upper bound of the number of columns of the line: its number of bytes. */
 static int line_columns(char piece[N_PIECES][PIECE])
 {
     int columns = 0;

@@ -145,8 +145,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        /* The job to execute has the number seen + 1, because no job begins before all workers have
-         * finished the previous one. */
+        /* `seen` is the number of the worker's previous job. The next job has the next number,
+         * because no job begins before all workers have finished the previous one. */
         seen++;
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);

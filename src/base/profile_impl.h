@@ -48,7 +48,8 @@ struct osh_profile {
     size_t n_points;
     double interval;
     osh_profile_peaks peaks;
-    int open[OSH_MAX_SCOPES]; // rows of the job's open stages with records, outermost first
+    /* Indices in `rows` of the job's open stages that write records, outermost first. */
+    int open[OSH_MAX_SCOPES];
     int n_open;
     osh_profile_gauge device; // reports the memory of the device; NULL: no device
     void *device_user;        // view

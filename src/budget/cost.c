@@ -24,8 +24,8 @@
 
 #include <string.h>
 
-/* The constants below are speeds per second of an imaginary machine with one AVX2 core. Only their
- * ratios matter, because the progress estimate corrects the time of each phase by measurement. */
+/* The constants below are the speeds of an imaginary machine with one AVX2 core. Only their ratios
+ * matter, because the progress estimate corrects the time of each phase by measurement. */
 /* Floating-point operations per second of matrix products in F32 and BF16. */
 static const double products_per_s = 50e9;
 /* Speed of attention divided by the speed of matrix products. Measured with AVX2 and AMX, for

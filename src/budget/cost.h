@@ -38,11 +38,11 @@ typedef struct osh_cost { // costs of one subgraph
         loaded[OSH_N_PHASES];
     /* Operations for factoring Hessians. They are a part of flops[OSH_PHASE_SOLVE]. */
     double factor_flops;
-    /* Operations, on the host, of searches for the factors of folds. They are a part of
-     * flops[OSH_PHASE_SOLVE]. */
+    /* Number of operations of the searches for factors of folds. The host does them. They are a
+     * part of flops[OSH_PHASE_SOLVE]. */
     double search_flops;
-    /* Number of operations of GPTQ after a pruner, which run on the host also if the passes run on
-     * a GPU. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
+    /* Number of operations of GPTQ after a pruner. The host does them, even if the passes run on a
+     * GPU. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
     double pruned_flops;
 } osh_cost;
 

@@ -124,7 +124,7 @@ static size_t talk_find_text(const talk *t, size_t k)
     return text_find(t->whole, at, t->turns[k].text);
 }
 
-/* Sets *begin to the position at which the answer, message k, begins. */
+/* Message k is an answer. Sets *begin to the position at which it begins. */
 static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
 {
     osh_status rc = OSH_OK;
@@ -144,7 +144,7 @@ done:
     return rc;
 }
 
-/* Sets *end to the position at which the answer, message k, ends. */
+/* Message k is an answer. Sets *end to the position at which it ends. */
 static osh_status talk_find_end(osh_ctx *cx, size_t *end, talk *t, size_t k, size_t begin)
 {
     osh_status rc = OSH_OK;

@@ -343,7 +343,7 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
  * shape either. If `column` is not NULL, the shape must begin with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
-    /* Shape of which the row has the column `first` but not the column `answer`. */
+    /* A shape that fits partly: the row has its column `first`, but not its column `answer`. */
     const shape *near = NULL;
     for (const shape *s = shapes; s < shapes + N_SHAPES; s++) {
         if ((column && strcmp(column, s->first)) || !row_cell(r, row, s->first)) continue;

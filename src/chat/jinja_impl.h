@@ -207,7 +207,7 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
 /* Calls a macro with positional and named arguments. Returns its text. */
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
-/* State of the parser of expressions, which the parser of statements uses too. */
+/* State of two parsers: the parser of expressions and the parser of statements. */
 typedef struct osh_jparser {
     osh_jrun *r;
     osh_jtoken *at;
@@ -218,8 +218,8 @@ osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
 /* Appends a child to a node. */
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
 /* True if the current token is the operator `op`, or the name `name`. osh_jparse_take_op and
- * osh_jparse_take_name also skip the token. osh_jparse_want_op and osh_jparse_want_name fail if it
- * is something else. */
+ * osh_jparse_take_name also skip such a token. osh_jparse_want_op and osh_jparse_want_name fail if
+ * the current token is another token. */
 bool osh_jparse_is_op(const osh_jparser *p, const char *op);
 bool osh_jparse_is_name(const osh_jparser *p, const char *name);
 bool osh_jparse_take_op(osh_jparser *p, const char *op);
@@ -265,10 +265,10 @@ const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 /* True if v is true in Python. */
 bool osh_jv_true(osh_jv v);
-/* True if a == b in Python. */
+/* True if `a == b` in Python. */
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-/* Returns a number < 0, 0 or > 0 as a is less than, equal to or greater than b; fails if Python's <
- * fails. */
+/* Compares two values like Python's `<`. Returns a number < 0 if `a` is less than `b`, 0 if both
+ * are equal, and a number > 0 if `a` is greater. Fails if `<` fails in Python. */
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b);
 /* True if `item in all` in Python. Fails if Python fails. */
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);

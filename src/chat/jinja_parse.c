@@ -353,8 +353,8 @@ static osh_jnode *parse_signed(osh_jparser *p, bool filters)
     return n;
 }
 
-/* Parses left op right op right ... with the operators of one level: ** at level 0; * / // % at
- * level 1; ~ at level 2; + - at level 3. */
+/* Parses operands that are joined by binary operators of one level, from left to right. The
+ * operators are ** at level 0; * / // % at level 1; ~ at level 2; + - at level 3. */
 static osh_jnode *parse_level(osh_jparser *p, int level)
 {
     static const char *const ops[4][5] = {{"**"}, {"*", "/", "//", "%"}, {"~"}, {"+", "-"}};

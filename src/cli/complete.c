@@ -78,8 +78,9 @@ static void print_words(const osh_field *f)
     else if (f->values) print_values(f->values);
 }
 
-/* Prints the first sentence of `doc` for a shell string in single quotes. Prints a backslash before
- * the characters of `special`, and `quote` for each single quote. */
+/* Prints the first sentence of `doc`, as a part of a shell string in single quotes. Prints a
+ * backslash before each character of `special`. Prints the text `quote` instead of each single
+ * quote. */
 static void print_sentence(const char *doc, const char *special, const char *quote)
 {
     for (; *doc && strncmp(doc, ". ", 2); doc++) {

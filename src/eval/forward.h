@@ -23,8 +23,8 @@ typedef struct osh_forward {
     bool *want;          // own [graph weights]: true for weights that osh_forward_weights returns
     /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
-    /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
-     * of the head). */
+    /* The batches of this process. After osh_forward_run, each batch has the value graph->hidden,
+     * which is the input of the head. */
     osh_batch **batches; // own
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
@@ -84,11 +84,11 @@ osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **
  * those of `ref`. If `ref` is NULL, f is used instead. The biases are f->head_bias and
  * ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
-/* Sets *out (own) to an I32 vector: for each token of samples [first, first + n) of d, the token
- * after it. The element for the last token of a sample is -1. */
+/* Sets *out (own) to an I32 vector with an element for each token of samples [first, first + n) of
+ * d. The element is the id of the next token, or -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
-/* Keeps a value, after it is made, until the end of the pass. */
+/* From now on, each pass keeps the value until the end of the pass. */
 osh_status osh_forward_keep(osh_ctx *cx, osh_forward *f, int value);
 /* A subgraph of the pass. The lists are views that are valid until the next subgraph. */
 typedef struct osh_forward_part {

@@ -1,6 +1,7 @@
 /* gradients.h - measures how much the loss depends on the output y [T, O] of each Linear:
  *
- *   care[o] = mean over tokens of (dL/dy_o)^2     L = sum of -log p of the next tokens
+ *   L = sum of -log p of the next tokens
+ *   care[o] = mean over tokens of (dL/dy_o)^2
  *
  * If the error of y_o is independent of the gradient, it changes L by about care[o] / 2 times the
  * mean square of the error, for each token. This uses the diagonal of the empirical Fisher matrix

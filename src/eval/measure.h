@@ -17,11 +17,11 @@ typedef struct osh_measurement {
     // sets *peak to the host bytes that `run` allocates, with the allocator's overhead
     osh_status (*bytes)(osh_ctx *cx, int64_t *peak, const void *state);
     osh_status (*run)(osh_ctx *cx, void *state, osh_progress *pr);
-    /* After `run`: sets *value (own) to the value of the key, and *said (own) to a message for the
-     * user. */
+    /* Called after `run`. Sets *value (own) to the value of the key, and *said (own) to a message
+     * for the user. */
     osh_status (*print)(osh_ctx *cx, char **value, char **said, const void *state);
-    /* Before `run`: returns text (own) for a plan, or NULL if there is no memory. mb: predicted
-     * host memory. */
+    /* Called before `run`. Returns text (own) for a plan, or NULL if there is no memory. mb:
+     * predicted host memory. */
     char *(*plan)(osh_ctx *cx, const osh_plan *p, double mb);
 } osh_measurement;
 extern const osh_measurement osh_measure_experts, osh_measure_outliers;

@@ -4,7 +4,8 @@
  * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. Each weight W_ij of a Linear W
  * [O, I] gets a score s_ij. The outliers of a layer are its weights with large scores:
  *
- *   a_j = sum over samples of sqrt(sum over its tokens of x_j^2)     s_ij = |W_ij| a_j
+ *   a_j = sum over samples of sqrt(sum over the sample's tokens of x_j^2)
+ *   s_ij = |W_ij| a_j
  *   D = the fraction of the layer's scores that are larger than owl_m times their mean
  *   d = 2 owl_lmbda (D - min D) / (max D - min D)
  *   sparsity of the layer = sparsity + mean(d) - d

@@ -170,8 +170,9 @@ static void slot_give(osh_gpu_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads into a slot the blocks that contain bytes [at, at + n_bytes) of the file. Returns false if
- * cuFile failed. In this case the host must read these bytes and all later bytes of the file. */
+/* Some blocks of the file contain its bytes [at, at + n_bytes). Reads these blocks into a slot.
+ * Returns false if cuFile failed. In this case the host must read these bytes and all later bytes
+ * of the file. */
 static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
@@ -196,9 +197,9 @@ static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes,
     return true;
 }
 
-/* Reads the first bytes of the request `r`, as many as fit in one slot, and copies them to their
- * destination in GPU memory. Sets *n to the number of these bytes. If cuFile fails, *n is 0, and
- * the host must read all bytes of the request. */
+/* Reads as many bytes of the request `r` as fit in one slot, from its first byte on. Copies them to
+ * their destination in GPU memory. Sets *n to the number of these bytes. If cuFile fails, *n is 0,
+ * and the host must read all bytes of the request. */
 static osh_status slot_read(osh_ctx *cx, osh_device_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;

@@ -133,7 +133,7 @@ __device__ inline float osh_cu_warp_max(float x)
         default: { typedef float T; __VA_ARGS__; } break;                                          \
         }                                                                                          \
     } while (0)
-/* Works like OSH_CU_BY_DTYPE for the dtypes that a stored weight may have, which include F64. */
+/* Works like OSH_CU_BY_DTYPE for the dtypes of stored weights. These dtypes include F64. */
 #define OSH_CU_BY_STORED(dt, T, ...)                                                               \
     do {                                                                                           \
         switch (dt) {                                                                              \

@@ -8,8 +8,8 @@ extern "C" {
 }
 #include <cuda_runtime.h>
 
-/* Checks a CUDA call, in a function that has a variable `rc` and a label `done`. On failure the
- * error message contains the source text of `call`. */
+/* Checks a CUDA call. The function around it must have a variable `rc` and a label `done`. On
+ * failure the error message contains the source text of `call`. */
 #define OSH_CUDA(cx, call) OSH_TRY(osh_cuda_check((cx), (call), #call))
 osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
 

@@ -212,7 +212,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    // true if the op sets no number of rows for weight 0, so that a table of any length is right
+    // true if weight 0 is a table that may have any number of rows: the op has left this number 0
     bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
@@ -515,7 +515,7 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* Fails if `product`, such as "few*index_topk", has a factor that is not a whole number. */
+/* `product` is a text such as "few*index_topk". Fails if a factor is not a whole number. */
 static osh_status check_factors(osh_ctx *cx, osh_builder *b, const char *product)
 {
     for (const char *at = strpbrk(product, "+-/") ? "" : product; *at;) {
@@ -556,8 +556,8 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     if (!rc && named) rc = check_factors(cx, b, longest->valuestring);
     if (rc || most >= b->g->max_positions) return rc;
     b->g->max_positions = most;
-    // a name with "max_position" is no limit of sparse attention, but the number of positions
-    // before the embedding is scaled (Mistral 4)
+    // A name with "max_position" is no limit of sparse attention. It is the number of positions
+    // whose embedding is not scaled (Mistral 4).
     b->g->sparse_limit = named && !strstr(longest->valuestring, "max_position");
     return rc;
 }

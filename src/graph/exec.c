@@ -104,7 +104,7 @@ static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int 
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    // true if a hook may replace inputs of Linears, which can hide a non-finite element
+    // true if a hook may replace inputs of Linears: the new input can hide a non-finite element
     bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)

@@ -2,17 +2,20 @@
  * the hook is called for it (told); it is freed (gone). exec.c runs the nodes in this order, and
  * exec_peak.c counts bytes in this order. So the prediction agrees with the run.
  *
- *   q = linear(a); k = linear(a); s = attention(q, k)
- *   brought a: told         node k: made, told, a gone
- *   node q: made, told      node s: made, told, q and k gone */
+ *   q = linear(a); k = linear(a); s = attention(q, k)     the caller passed in a
+ *
+ *   before the nodes   a is told
+ *   node q             q is made, q is told
+ *   node k             k is made, k is told, a is gone
+ *   node s             s is made, s is told, q and k are gone */
 #ifndef OSH_EXEC_WALK_H
 #define OSH_EXEC_WALK_H
 #include "graph/exec.h"
 
 typedef struct osh_walk osh_walk;
 typedef struct osh_walk_acts {
-    /* Returns the first value v >= from that the caller of osh_exec_run passed in, or s.of.v1 if
-     * there is none. */
+    /* The caller of osh_exec_run passed in some values. Returns the first of them with an index of
+     * at least `from`, or s.of.v1 if there is none. */
     int (*brought)(const osh_walk *w, int from);
     /* Calls the hook for a value that exists and that nodes will read. */
     osh_status (*told)(osh_ctx *cx, osh_walk *w, int value);

@@ -21,8 +21,8 @@ typedef struct osh_insertion {
  * weights stay valid, but indices of nodes do not. If a node is inserted before node n, node n
  * reads its output. */
 osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int n);
-/* Adds a weight to the graph: tensor number `tensor` of the checkpoint, which is a square matrix.
- * Sets *index to its index in the graph. */
+/* Adds a weight to the graph. The weight is tensor number `tensor` of the checkpoint, and must be a
+ * square matrix. Sets *index to the weight's index in the graph. */
 osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh_checkpoint *ck,
                                 int64_t tensor);
 #endif

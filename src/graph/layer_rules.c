@@ -94,7 +94,8 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
  *   {"period", "offset"}    true if layer - offset is a multiple of period
  *   {"list", "is", ...}     true if the layer's item in the list of config.json is the word `is` or
  *                           in the list `is`; without "is", true if the item is not 0. If
- *                           config.json has a word instead of the list, it is every layer's item
+ *                           config.json has a word instead of the list, the word is the item of
+ *                           every layer
  * If config.json has no list for the last row, other keys of the row decide:
  *   "else"                  value of the flag
  *   "every"                 true if layer + 1 is not a multiple of every

@@ -5,9 +5,9 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * Only q, and values that are computed from q, differ between the models and exist twice. A node of
- * the original model is just before its counterpart of the quantized model in the list of nodes. A
- * value of the original model is just after its counterpart in the list of values. */
+ * Only q, and values that are computed from q, differ between the models. They exist twice. If a
+ * node of the quantized model has index i, its counterpart in the original model has index i - 1.
+ * If a value of the quantized model has index i, its counterpart has index i + 1. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -15,10 +15,10 @@
 typedef struct doubling {
     bool *nodes, *values;  // own: true if the node or value exists twice in the new graph
     /* New index of each node of the old graph. If a node exists twice, this is the index of its
-     * quantized copy; the copy for the original model is just before. */
+     * quantized copy. The copy for the original model has the index before it. */
     int *moved;            // view
     /* New index of each value of the old graph. If a value exists twice, this is the index of the
-     * quantized value; the value of the original model is just after. */
+     * quantized value. The value of the original model has the index after it. */
     int *moved_value;      // own
     int n_nodes, n_values; // number of nodes and of values in the new graph
 } doubling;

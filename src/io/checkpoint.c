@@ -1,7 +1,7 @@
 /* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
- * Like transformers, osh_checkpoint_open reads model.safetensors or, if this file does not exist,
- * model.safetensors.index.json. If both exist and it is not clear which of them is the model,
+ * Like transformers, osh_checkpoint_open reads model.safetensors. If this file does not exist, it
+ * reads model.safetensors.index.json. If both exist and it is not clear which of them is the model,
  * opening fails (ckpt_files.c). The index names the shard of each tensor. A tensor that is not in
  * this shard, or not in the index, is an error. */
 #include "io/ckpt_files.h"

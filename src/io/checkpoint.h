@@ -1,5 +1,6 @@
-/* checkpoint.h - opens a Hugging Face directory (config.json and files with tensors, the shards)
- * and reads tensors by name. Opening a checkpoint reads only the headers of shards. */
+/* checkpoint.h - opens a Hugging Face directory and reads tensors by name. The directory has
+ * config.json, and files with tensors (shards). Opening a checkpoint reads only the headers of
+ * shards. */
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
@@ -69,7 +70,7 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
-/* Reads the whole tensor t, with its changes, to the memory `to`. */
+/* Reads the whole tensor t to the memory `to`, and applies its changes. */
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t);
 /* Loads a tensor in the dtype of the file. The caller owns *out. Fails if no tensor has this name,
@@ -130,8 +131,8 @@ typedef struct osh_rewrite {
     int64_t norm;          // index of the tensor of the norm's weight, for OSH_REWRITE_NORM
     double value;
 } osh_rewrite;
-/* Adds a step to a tensor. When the tensor is read, its steps are applied in the order in which
- * they were added, and then all factors. */
+/* Adds a step to a tensor. When the tensor is read, first its steps are applied, in the order in
+ * which they were added. Then its factors are applied. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
 /* Returns the unit of a tensor: the number of consecutive elements that must be changed together,

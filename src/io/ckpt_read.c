@@ -37,8 +37,8 @@ done:
     return rc;
 }
 
-/* Reads a part of a virtual tensor. The entry e describes the elements of the part, which are not
- * contiguous. Computes the rows of the tensor one after the other, and copies the elements.
+/* Reads a part of a virtual tensor. The elements of the part are not contiguous. The entry e
+ * describes them. Computes the rows of the tensor one after the other, and copies the elements.
  * (container_part.c has the same function for stored tensors.) */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_entry *e)

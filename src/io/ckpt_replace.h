@@ -5,8 +5,8 @@
 #include "io/checkpoint.h"
 
 /* Replaces a stored tensor by a virtual tensor of the same name, with the dtype and shape of
- * `like`. The indices of tensors do not change. Sets *made (view until the next virtual tensor is
- * added) to the virtual tensor. */
+ * `like`. The indices of tensors do not change. Sets *made to the virtual tensor. *made is a view
+ * that is valid until the next virtual tensor is added. */
 osh_status osh_checkpoint_replace(osh_ctx *cx, osh_ckpt_virtual **made, osh_checkpoint *ck,
                                   int64_t tensor, const osh_entry *like);
 #endif

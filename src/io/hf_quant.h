@@ -4,9 +4,9 @@
 #define OSH_HF_QUANT_H
 #include "io/hf_config.h"
 
-/* Sets c->quantization_config, c->quantization_path and, if a file beside config.json was read,
- * c->quantization_json. c->json is already set. A key of config.json has precedence over the files,
- * as in transformers. */
+/* Sets c->quantization_config and c->quantization_path. If the description is in a file beside
+ * config.json, also sets c->quantization_json. c->json is already set. A key of config.json has
+ * precedence over the files, as in transformers. */
 osh_status osh_hf_quant_read(osh_ctx *cx, osh_hf_config *c);
 /* True if the file describes the quantization of a source. An output does not get a copy of such a
  * file, because engines would apply it to the new weights. */

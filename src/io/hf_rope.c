@@ -123,7 +123,7 @@ static void find_dict(reader *r, bool sliding)
         return;
     }
     if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
-    // the object may have an object with parameters for each layer type
+    // `d` may have one member for each layer type: an object with the parameters of this type
     for (const cJSON *v = d->child; v; v = v->next)
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;

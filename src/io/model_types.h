@@ -1,6 +1,7 @@
-/* model_types.h - finds the record of a model_type of config.json in "model_types" of the files of
- * models/. The record has the facts that the reader of a checkpoint needs before a graph is built.
- * Its keys are in docs/internals/adding-a-model.md. */
+/* model_types.h - finds the record of a model type. The type is model_type of config.json. The
+ * records are the members of "model_types" in the files of models/. A record has the facts that the
+ * reader of a checkpoint needs before a graph is built. Its keys are in
+ * docs/internals/adding-a-model.md. */
 #ifndef OSH_MODEL_TYPES_H
 #define OSH_MODEL_TYPES_H
 #include "text/json.h"

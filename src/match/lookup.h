@@ -11,10 +11,10 @@ typedef struct osh_span { int first, end; } osh_span;
 /* Returns the Linears of the nodes [node, node + n_nodes). */
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
-/* The four functions below iterate over the Linears that read a value, or that use a weight of the
- * graph, in ascending order. Start with osh_first_..., and continue with osh_next_... while the
- * result is >= 0. They never find a Linear outside of the graph, because its value and weight are
- * -1. */
+/* Two of the four functions below iterate over the Linears that read a value. The other two iterate
+ * over the Linears that use a weight of the graph. The order is ascending. Start with
+ * osh_first_..., and continue with osh_next_... while the result is >= 0. They never find a Linear
+ * outside of the graph, because its value and weight are -1. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

@@ -13,7 +13,7 @@ typedef struct osh_plan_module { // a module with a 2-D weight
     int64_t tensor;
     int module;
     int scheme;            // index in osh_matching.schemes; -1: none
-    int pruner;            // index in the recipe of the modifier that prunes the module; -1: none
+    int pruner;            // index of the recipe's modifier that prunes the module; -1: none
     double sparsity;       // fraction of the weight's elements that the pruner sets to 0
     /* Static string: reason why the module stays dense. NULL if the module is not dense, or before
      * it is matched. */

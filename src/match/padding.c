@@ -59,7 +59,8 @@ static osh_status sizing_build(osh_ctx *cx, osh_graph **out, const sizing *s)
     return rc;
 }
 
-/* Finds the weight of each Linear in the graph by its name, and sets weight_of. */
+/* Sets weight_of. A weight of s->graph belongs to a Linear if it has the name of the Linear's
+ * weight. */
 static osh_status sizing_find_weights(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -199,8 +200,8 @@ static int64_t slice_parts(const sizing *s, int node)
     return whole ? from / a->width : 0;
 }
 
-/* Computes the number of equal parts of each input of the node from the number of parts of its
- * output. */
+/* The output of the node consists of a known number of equal parts. Computes the number of equal
+ * parts of each input. */
 static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
 {
     osh_status rc = OSH_OK;
@@ -287,8 +288,9 @@ static const char *name_tail(const char *name)
     return tail;
 }
 
-/* True if the tensor `name` is in the list of layers of the tensor `like`, or in a layer that
- * predicts further tokens (mtp). Both kinds of layers have the sizes of the decoder layers. */
+/* True if the tensors `name` and `like` are in layers of the same list, such as "model.layers".
+ * Also true if `name` is in a layer that predicts further tokens (mtp). Both kinds of layers have
+ * the sizes of the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");

@@ -11,9 +11,9 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* Searches the module of->name and all modules that contain it, and finds the innermost of them
- * that a target of the modifier matches. Sets *len to the length of its name, which is a prefix of
- * of->name. Sets *len to 0 if no target matches. */
+/* Finds the innermost module that a target of the modifier matches. Considers the module with the
+ * name of->name, and all modules that contain it. Sets *len to the length of the name that was
+ * found. This name is a prefix of of->name. Sets *len to 0 if no target matches. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)

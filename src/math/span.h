@@ -26,8 +26,8 @@ void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);
  * first n_real values. The caller must set the elements of w and b from n_real on to zero. */
 void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
                          float eps);
-/* Rotates the two halves of a head: lo, hi = lo c - hi s, hi c + lo s. Each product is rounded to
- * dt.
+/* Rotates the two halves of a head. `lo` becomes lo c - hi s, and `hi` becomes hi c + lo s. Each
+ * product is rounded to dt.
  * lo, hi: the two halves of the head, [half].
  * c, s: cosines and sines, [half], rounded already.
  * `half` need not be a multiple of 8. */

@@ -73,8 +73,8 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I);
 void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 /* Sets perm, dead, diag, mean and ladder of f; f->I must be set. diag [I]: diagonal of H, columns
  * as in the checkpoint.
- * ordered: true: columns are solved in the order of descending diagonal; false: in the order of the
- * checkpoint.
+ * ordered: true if columns are solved in the order of descending diagonal, false if they are solved
+ * in the order of the checkpoint.
  * dead: new value of the diagonal elements of dead columns (the input is always 0). */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
@@ -169,11 +169,11 @@ osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const
                                 bool *known, const char *what);
 /* Sets the options of quality "best". */
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
-/* Returns the name of step k: "solve" for step 0, which is the column loop, or the name of a refine
- * step. */
+/* Returns the name of step k. Step 0 is the column loop, with the name "solve". The later steps are
+ * the refine steps. */
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
-/* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet; later
- * keep_factored of gptq_ladder.c writes the damped diagonal to f->h. */
+/* Copies the Hessian h to f->h, and makes f->h symmetric. The damping is not known yet. When it is
+ * known, keep_factored (gptq_ladder.c) writes the damped diagonal to f->h. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
 /* Replaces the scales and zero points in j->params by those that scale_search finds. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
@@ -188,8 +188,8 @@ static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_searc
  * of bytes of scratch in the arena of the device. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the number of bytes in host memory that scale_search and refine add to a factor of plain
- * GPTQ. `arena` is NULL if H is in host memory. For H on a device, sets *arena to the number of
- * bytes that they add in the arena of the device. */
+/* With scale_search or refine, a factor needs more memory than in plain GPTQ. Returns the number of
+ * these additional bytes in host memory. `arena` is NULL if H is in host memory. For H on a device,
+ * sets *arena to the number of additional bytes in the arena of the device. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

@@ -159,8 +159,8 @@ static size_t needs_of_parts(size_t n)
 }
 
 /* Returns the number of host bytes of a call on a device (compress_together). *kept: number of
- * bytes of those results of earlier calls which are still in memory. If the results of this call
- * also stay in memory, adds their number of bytes to *kept. */
+ * bytes of the results that earlier calls have left in memory. If the results of this call also
+ * stay in memory, adds their number of bytes to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {

@@ -70,13 +70,13 @@ typedef struct osh_quantizer {
     /* Sets the arguments of m for quality 'best', before its keys are read. NULL: the modifier does
      * not have this quality. */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
-    /* Returns true if m, with its arguments, does the same as QuantizationModifier. NULL: m never
-     * does. */
+    /* Returns true if m does the same as QuantizationModifier. This may depend on the arguments of
+     * m. NULL: m never does the same. */
     bool (*is_nearest)(const osh_modifier *m);
     /* Returns the allowed differences as OSH_FREE_* bits. NULL: there are none. */
     unsigned (*freedom)(const osh_modifier *m);
-    /* Returns the name of step k of a solve, whose loss is osh_losses.of[k]. NULL: the steps have
-     * no names. */
+    /* Returns the name of step k of a solve. The loss of this step is osh_losses.of[k]. NULL: the
+     * steps have no names. */
     const char *(*step)(const osh_modifier *m, int k);
     /* Returns how the model is tuned after all solves (view). NULL: it is not tuned. */
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m);
@@ -84,8 +84,8 @@ typedef struct osh_quantizer {
 
 /* Functions of a modifier that learns from the output of a whole block (learn/block.h). */
 typedef struct osh_learner {
-    // Returns how a block is learned (view). Returns NULL if m, with its arguments, learns Linear
-    // by Linear.
+    // Returns how a block is learned (view). Returns NULL if m learns Linear by Linear. This may
+    // depend on the arguments of m.
     const osh_block_rule *(*blocks)(const osh_modifier *m);
     /* Begins the learning of one Linear, job j. Reads the name, scheme and w of j, and sets its
      * params and codes by rounding to nearest. Sets *a to the arguments of osh_ada_learner_new. */
@@ -132,14 +132,14 @@ typedef struct osh_mapping {
  * elements. */
 typedef struct osh_channels {
     const float *lo, *hi; // smallest and largest value of each channel, over all tokens
-    /* For each channel, the largest magnitude in the column of the channel, over the weights of all
-     * Linears that read the output. */
+    /* Largest magnitude of each channel in the weights of the Linears that read the output. In each
+     * of these weights, a channel is a column. */
     const float *most;
     int64_t n;
     osh_dtype dtype;      // dtype of the model
 } osh_channels;
 
-/* A Linear that reads the output of the layer for which factors are searched. */
+/* One of the Linears of a search (osh_search): it reads the output of the layer that is scaled. */
 typedef struct osh_balance {
     /* Name of the Linear. If its weight is not quantized: name of the weight. */
     const char *name;           // view
@@ -149,8 +149,8 @@ typedef struct osh_balance {
 } osh_balance;
 
 typedef struct osh_search osh_search;
-/* A search for the factors of one layer that minimize the errors of the Linears which read the
- * layer's output. */
+/* A search for the factors of the output of one layer. The search minimizes the errors of the
+ * Linears that read this output. */
 struct osh_search {
     const char *name;           // view: name of the layer
     int64_t n;                  // number of channels of the layer's output

@@ -12,8 +12,8 @@
 #include "text/match.h"
 #include "text/yaml.h"
 
-/* Largest number of candidates, which are the schemes among which a survey chooses. A candidate is
- * a number of bits from 2 to 8, or a named scheme. */
+/* Largest number of candidates of a survey. A survey compares its candidates, which are schemes. A
+ * candidate is a number of bits from 2 to 8, or a named scheme. */
 enum { OSH_CANDIDATES = 7 };
 typedef struct osh_candidate {
     /* Number of bits of the weights; everything else is as in the scheme of the recipe. 0: the

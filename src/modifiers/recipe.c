@@ -1,7 +1,7 @@
 /* recipe.c - reads the stages of a recipe, the modifiers of each stage, and the keys of each
- * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, and keys of a
- * stage in _modifiers. Modifiers keep the order of the file. All other keys, and an empty recipe,
- * are errors, although LLM Compressor ignores them. */
+ * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage. Keys of a stage
+ * end in _modifiers. Modifiers keep the order of the file. All other keys, and an empty recipe, are
+ * errors, although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -253,8 +253,8 @@ done:
     return rc;
 }
 
-/* For a GPTQModifier `to` without schemes: copies the schemes, with their actorder, and the ignore
- * list of the earlier QuantizationModifier `from`. Marks `from` as replaced. */
+/* `to` is a GPTQModifier without schemes, and `from` is an earlier QuantizationModifier. Copies the
+ * schemes (with their actorder) and the ignore list of `from` to `to`. Marks `from` as replaced. */
 static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;

@@ -17,8 +17,8 @@ static const char *yaml_kind_name(const osh_yaml *y)
     return names[y->kind];
 }
 
-/* Returns the value of an enum, which Python's yaml module writes as !!python/object/apply:...
- * [value]. Returns y if y is not such an enum. */
+/* Python's yaml module writes an enum as !!python/object/apply:... [value]. Returns the value if y
+ * is such an enum. Otherwise returns y. */
 static const osh_yaml *yaml_plain(const osh_yaml *y)
 {
     return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
@@ -60,8 +60,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
     return OSH_OK;
 }
 
-/* Sets *out to the index of the text of y in the list `names`, which NULL ends. Ignores case. Fails
- * if the text is not in the list; the error message lists all names. */
+/* Sets *out to the index of the text of y in the list `names`. The list ends with NULL. Ignores
+ * case. Fails if the text is not in the list; the error message lists all names. */
 static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
                             const char *key, const char *what)
 {

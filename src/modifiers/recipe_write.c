@@ -15,8 +15,8 @@ typedef struct writer {
     size_t at; // index of the modifier that is written next
 } writer;
 
-/* Writes a YAML value on one line (flow style). An enum, which Python's yaml module writes as a
- * list with a tag, becomes a plain value. */
+/* Writes a YAML value on one line (flow style). Python's yaml module writes an enum as a list with
+ * a tag. Such an enum becomes a plain value here. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;

@@ -141,7 +141,7 @@ static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // targets or ignore in the recipe replaces the default list
+    osh_strs_deinit(cx, to); // the list in the recipe replaces the default list
     return osh_recipe_strs(cx, to, v, key, what);
 }
 

@@ -21,7 +21,8 @@
  * codes, t is the largest code, and n is the number of columns that share a scale of the inputs. A
  * is the sum over all tokens of the largest squared input in the group of column j:
  *
- *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(n) mean_j H_jj)
+ *   v_j = A (s / t)^2 / 12 + H_jj r
+ *   A = max(max_j H_jj, 2 ln(n) mean_j H_jj)
  *
  * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated as
  * the larger of two values: one for one outlier channel, and one for a normal distribution. r is

@@ -6,7 +6,7 @@
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"
 
-/* Converts d [I, I], the statistic OSH_STAT_SHIFT, to S, in place.
+/* On entry d [I, I] is the statistic OSH_STAT_SHIFT. Overwrites d with S.
  * u [I, I]: factor of H, on the device of d.
  * perm [I], in host memory: index of the column at each position of the solving order. */
 osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const int32_t *perm);

@@ -1,6 +1,7 @@
 /* act.c - y = act(x), the activation of an MLP without a gate.
  *
- *   in[0] x [N, F]     out y [N, F]     y may overwrite x
+ *   in[0] x [N, F]
+ *   out y [N, F], may overwrite x
  *
  *   relu     max(x, 0)
  *   relu2    max(x, 0)^2

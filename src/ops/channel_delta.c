@@ -2,14 +2,22 @@
  * DeltaNet with one decay factor for each channel of the keys.
  *
  *   in[0] x [N, 3 H D]: queries, keys and values of H heads [D]
- *   in[1] a [N, H D]     in[2] b [N, H]     in[3] A_log [H]     in[4] dt_bias [H D]
+ *   in[1] a [N, H D]
+ *   in[2] b [N, H]
+ *   in[3] A_log [H]
+ *   in[4] dt_bias [H D]
  *   out y [N, H D]
  *
- *   q = q / sqrt(q q + 1e-6) / sqrt(D)     k = k / sqrt(k k + 1e-6)
- *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [D, D], 0 before the sample's first token;
- *                                                    row i is multiplied by factor i of the head
+ * For each token and each head, with the state S [D, D]:
+ *
+ *   q = q / sqrt(q q + 1e-6) / sqrt(D)
+ *   k = k / sqrt(k k + 1e-6)
+ *   S = exp(-exp(A_log) softplus(a + dt_bias)) S
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
+ *
+ * S is 0 before the sample's first token. The exponential has D values for each head: value i
+ * multiplies row i of S.
  *
  * If the attribute lower_bound l is not 0 (GLM-5.3), S is multiplied by exp(l sigmoid(exp(A_log) (a
  * + dt_bias))) instead of exp(-exp(A_log) softplus(a + dt_bias)).

@@ -1,6 +1,7 @@
 /* clamp.c - y = min(max(x, -limit), limit)
  *
- *   in[0] x [N, D]     out y [N, D]     y may overwrite x
+ *   in[0] x [N, D]
+ *   out y [N, D], may overwrite x
  *
  * The limit is rounded to the dtype of x, as in torch.clamp, so no element of y is larger than the
  * rounded limit. OLMo's clip_qkv is this op. Shapes: N tokens of the batch, D elements per
@@ -37,7 +38,7 @@ static osh_status clamp_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx: dy where x is within the limit, and 0 elsewhere. */
+/* Computes dx. dx is dy where x is within the limit, and 0 elsewhere. */
 static osh_status clamp_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

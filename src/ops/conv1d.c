@@ -1,14 +1,17 @@
 /* conv1d.c - computes a causal convolution of each channel over its last K tokens.
  *
- *   in[0] x [N, C]     in[1] w [C, K]     in[2] bias [C] optional     out y [N, C]
+ *   in[0] x [N, C]
+ *   in[1] w [C, K]
+ *   in[2] bias [C] optional
+ *   out y [N, C]
  *
- *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     x is 0 before the sample's first token
+ *   y[t] = act(bias + sum over k of w[k] x[t - K + 1 + k])
  *
- * Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. The sum is rounded to the dtype of x,
- * as in transformers' causal_conv1d_fn. With the attribute `silu`, silu is applied to the rounded
- * sum and rounded again. With the attribute `f32`, w and the sum are not rounded
- * (Glm5NextTextLinearAttention). This file sums in double. Shapes: N tokens of the batch, C
- * channels. */
+ * x is 0 before the sample's first token. Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23.
+ * The sum is rounded to the dtype of x, as in transformers' causal_conv1d_fn. With the attribute
+ * `silu`, silu is applied to the rounded sum and rounded again. With the attribute `f32`, w and the
+ * sum are not rounded (Glm5NextTextLinearAttention). This file sums in double. Shapes: N tokens of
+ * the batch, C channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"

@@ -1,7 +1,8 @@
 /* count_routes.c - counts the tokens that a router sends to each expert. For each expert e,
  * count[e] is increased by the number of rows n for which route[n][e] is not 0.
  *
- *   in[0] route [N, E]     out count I64 [E], in place
+ *   in[0] route [N, E]
+ *   out count I64 [E], in place
  *
  * Counts are exact, so the result does not depend on batches or threads. Shapes: N tokens of the
  * batch, E experts. */

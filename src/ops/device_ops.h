@@ -1,5 +1,5 @@
-/* device_ops.h - declares functions on the memory of a device that are not in ops.def, and sizes of
- * their scratch.
+/* device_ops.h - declares functions that work on the memory of a device but are not in ops.def.
+ * Also declares the sizes of their scratch.
  *
  * Tensors are in device memory (osh_tensor.device), unless a comment says otherwise. Scratch comes
  * from the device's arena (OSH_LIFE_SHORT), and is freed before the call returns. A call does not
@@ -97,8 +97,8 @@ typedef struct osh_device_ops {
      * device. */
     osh_status (*all_finite)(osh_ctx *cx, int *first, osh_device *d,
                              const osh_tensor *const *tensors, int n);
-    /* Extends the range [*low, *high], in device memory, so that it contains all elements of rows
-     * [row, row + n) of the matrix x. Ignores NaN. */
+    /* Extends the range [*low, *high] so that it contains all elements of rows [row, row + n) of
+     * the matrix x. The range is in device memory. Ignores NaN. */
     osh_status (*minmax)(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                          int64_t n);
     /* Lists the rows (tokens) of each expert. `route` [N, E] has the router weights of N tokens and
@@ -115,15 +115,15 @@ typedef struct osh_device_ops {
      * must be multiples of 8. If `down` of the experts is NULL, only computes their activations:
      * out [rows, F] gets the routed rows of one expert after the other, and `sum` is not read. */
     osh_status (*mixture)(osh_ctx *cx, const osh_mixture *m);
-    /* Replaces n Hessians [I, I], I <= OSH_FACTORS_MOST, by the factors U of the op gptq_factor.
-     * Reads only the lower triangles. Sets failed[k] to 1 if Hessian k is not positive definite,
-     * and then leaves it unchanged. The free bytes of the arena limit how many Hessians are
-     * computed at a time. The factor of a Hessian does not depend on the other Hessians. Waits for
-     * the device once. */
+    /* Replaces n Hessians [I, I] by the factors U of the op gptq_factor. I must not exceed
+     * OSH_FACTORS_MOST. Reads only the lower triangles. If Hessian k is not positive definite, sets
+     * failed[k] to 1 and leaves the Hessian unchanged. The free bytes of the arena limit how many
+     * Hessians are computed at a time. The factor of a Hessian does not depend on the other
+     * Hessians. Waits for the device once. */
     osh_status (*factors)(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
-    /* Copies to the first rows of `out` those rows of x that `rows` lists, in the order of the
-     * list. If rows->at is NULL, copies the first rows of x. Fills the other rows of `out` with
-     * zeros. */
+    /* Copies some rows of x to the first rows of `out`. The list `rows` has the numbers of these
+     * rows, in the order in which they are copied. If rows->at is NULL, copies the first rows of x.
+     * Fills the other rows of `out` with zeros. */
     osh_status (*gather)(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
                          const osh_op_rows *rows);
     const osh_device_speed *speed;

@@ -1,13 +1,15 @@
 /* dilated_conv.c - computes a causal convolution of each channel over every `dilation`-th earlier
  * token.
  *
- *   in[0] x [N, C]     in[1] w [C, K]     out y [N, C]
+ *   in[0] x [N, C]
+ *   in[1] w [C, K]
+ *   out y [N, C]
  *
- *   y[t] = silu(sum over k of w[k] x[t - (K - 1 - k) dilation])   x is 0 before the sample's start
+ *   y[t] = silu(sum over k of w[k] x[t - (K - 1 - k) dilation])
  *
- * Example: K = 2, dilation 2, w = (10, 1), x = 1 2 3 4 gives the sums 1 2 13 24. The sum and y are
- * rounded to the dtype of x, as in transformers' Qwen4ExpTextPLELayer. This file sums in double.
- * Shapes: N tokens of the batch, C channels. */
+ * x is 0 before the sample's first token. Example: K = 2, dilation 2, w = (10, 1), x = 1 2 3 4
+ * gives the sums 1 2 13 24. The sum and y are rounded to the dtype of x, as in transformers'
+ * Qwen4ExpTextPLELayer. This file sums in double. Shapes: N tokens of the batch, C channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

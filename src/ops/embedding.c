@@ -1,6 +1,8 @@
 /* embedding.c - y = W[id], copies rows of a table.
  *
- *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
+ *   in[0] ids I32 [N]
+ *   in[1] w [V, D]
+ *   out y [N, D]
  *
  * The op computes torch.nn.Embedding. If w has the dtype of y, a row is copied bit for bit.
  * Otherwise the row is rounded to the dtype of y. An id outside [0, V) is an error, because the

@@ -1,8 +1,11 @@
-/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, multiplied by a
- * gate silu(z).
+/* gated_norm.c - computes an RMSNorm of each head, multiplied by a gate silu(z).
  *
- *   in[0] x [N, H*D], may be F32     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]
- *   D = head_dim; with the attribute `whole` w is [H*D] (Zamba2RMSNormGated)
+ *   in[0] x [N, H*D], may be F32
+ *   in[1] z [N, H*D]
+ *   in[2] w [D]; with the attribute `whole` [H*D] (Zamba2RMSNormGated)
+ *   out y [N, H*D]
+ *
+ *   y = (w x / sqrt(mean(x^2) + eps)) silu(z)     D = head_dim
  *
  * The normalized value and the product with w are rounded to the dtype of x, as in transformers'
  * Qwen3NextRMSNormGated. The gate is f32, and y is rounded to the dtype of y. With the attribute

@@ -9,9 +9,10 @@
  *
  * With a limit l, alpha a and `plus` p:
  *
- *   y = (up + p) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
+ *   y = (up + p) gate sigmoid(a gate)
  *
- * transformers' GptOssExperts has p = 1. DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
+ * Before this, `gate` is replaced by min(gate, l), and `up` is clamped to [-l, l]. transformers'
+ * GptOssExperts has p = 1. DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
  *
  * act(gate) is computed in f32 and rounded to the dtype of gate, as in transformers' LlamaMLP. Then
  * the product is rounded. With a limit, only y is rounded. Shapes: N tokens of the batch, F

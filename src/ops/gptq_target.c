@@ -1,7 +1,9 @@
 /* gptq_target.c - computes T = W + W S. GPTQ then rounds the target T instead of the weight W. S
  * comes from gptq_shift.
  *
- *   in[0] w [O, I], stored dtype     in[1] s F32 [I, I]     out t F32 [O, I]
+ *   in[0] w [O, I], stored dtype
+ *   in[1] s F32 [I, I]
+ *   out t F32 [O, I]
  *
  * If S is 0, T equals W bit for bit. Shapes: O out_features, I in_features. */
 #include "ops/cpu/cpu.h"

@@ -17,7 +17,7 @@ static inline int64_t osh_state_span(int64_t n_tokens)
     return C;
 }
 
-/* Reads n elements of w, from element `first` on, as f32. Rounds them to the dtype `compute`, as
+/* Reads elements [first, first + n) of w as f32. Rounds them to the dtype `compute`, as
  * transformers' from_pretrained does when it loads a model. */
 void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute);
 /* Implements osh_op.infer for ops without weights whose output has the width of in[0]. */

@@ -2,7 +2,10 @@
  * probabilities of the next token. r: the probabilities of a reference model. Also finds out
  * whether both models have the same most probable token.
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
+ *   in[0] x [N, D]
+ *   in[1] w [V, D]
+ *   in[2] x_ref [N, D2]
+ *   in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
  *   out[1] same F32 [N]: 1 if both models have the same most probable token (if several
  *                  have the largest logit, the one with the lowest id), else 0
@@ -47,7 +50,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    /* own, in f32: for each of the two models x [N, D], w [V, D] and bias [V]; then logit [2, V] */
+    /* own, in f32: x [N, D], w [V, D] and bias [V] of each of the two models; then logit [2, V] */
     float *x[2] = {0}, *w[2] = {0}, *bias[2] = {0}, *logit = NULL;
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;

@@ -4,12 +4,14 @@
  *   in[0] x [N, 3 H D]: for each of H heads a query, a key and a value [D]
  *   out y [N, H D]
  *
- *   S = exp(-slope_h) S + k^T v     S [D, D], 0 before the sample's first token; h = 0 to H - 1
- *   y = q S                         slope_h = decay 2^(-8 (h + 1) / H)
+ *   slope_h = decay 2^(-8 (h + 1) / H)     h: number of the head, from 0
+ *   S = exp(-slope_h) S + k^T v
+ *   y = q S
  *
- * This is transformers' MiniMaxLightningAttention, which cuts a sample into blocks. The state and
- * all sums are double, and exp(-slope_h) is rounded to f32. y is rounded first to f32 and then to
- * its dtype. N: tokens of the batch. */
+ * The state S [D, D] of each head is 0 before the sample's first token. This is transformers'
+ * MiniMaxLightningAttention, which cuts a sample into blocks. The state and all sums are double,
+ * and exp(-slope_h) is rounded to f32. y is rounded first to f32 and then to its dtype. N: tokens
+ * of the batch. */
 #include "base/elementary.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"

@@ -1,9 +1,16 @@
 /* moe_combine.c - adds the output of one expert to the sum of the outputs of earlier experts.
  *
- *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
+ *   in[0] sum [N, D]
+ *   in[1] y [N, D]
+ *   in[2] route [N, E]
+ *   out [N, D]
  *
- *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; other rows: out = sum
- *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of the experts instead)
+ * For rows with route[:, expert] != 0:
+ *
+ *   out = sum + y * route[:, expert]
+ *   out = sum + y     with the attribute `plain` (Llama 4 multiplies the inputs of the experts)
+ *
+ * For all other rows out = sum.
  *
  * The product is rounded to the dtype of y, as in transformers' Qwen3MoeExperts. index_add_ adds in
  * this dtype, one expert after the other, beginning with zeros. If a token is not routed to the
@@ -86,8 +93,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dsum = dout, dy = dout * route and droute = sum of dout y. dy and droute are 0 for rows
- * with route = 0. */
+/* Computes the gradients of a row:
+ *   dsum = dout
+ *   dy = dout * route
+ *   droute = sum over the columns of dout * y
+ * In rows with route = 0, dy and droute are 0. If `plain` is set, dy is dout and droute is 0. */
 static osh_status moe_combine_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

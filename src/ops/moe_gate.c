@@ -1,14 +1,14 @@
 /* moe_gate.c - implements a router with f32 logits, which chooses the experts of each token, and
  * their weights.
  *
- *   moe_gate  in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
- *   moe_hash  in[0] x [N, D]     in[1] ids [N]      in[2] w [E, D]     in[3] table [V, top_k]
- *   out route [N, E]: weight of the expert; 0: not chosen
+ *   moe_gate  in[0] x [N, D], in[1] w [E, D], in[2] b [E] optional
+ *   moe_hash  in[0] x [N, D], in[1] ids [N], in[2] w [E, D], in[3] table [V, top_k]
+ *   both      out route [N, E]: weight of the expert; 0: not chosen
  *
  * Steps, for one token:
  *
- *   1. s = softmax(x w^T), sigmoid(x w^T) or sqrt(log(1 + e^(x w^T))) (`root`), c = s + b. c
- *      decides the choice.
+ *   1. s = softmax(x w^T), sigmoid(x w^T) or sqrt(log(1 + e^(x w^T))) (`root`). The choice depends
+ *      on c = s + b.
  *   2. n_group groups have E / n_group experts each. The score of a group is the sum of its two
  *      largest c (sigmoid) or its largest c (softmax). The topk_group groups with the largest
  *      scores remain.
@@ -143,8 +143,8 @@ static void gate_scale(float *s, const osh_moe_gate_attr *at)
         s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
 }
 
-/* Computes s [E], the weights of the experts for one token, from its logits [E]. bias [E]: in f32,
- * or NULL. */
+/* Sets s [E] to the weights of the experts for one token. logits [E]: those of the token. bias [E]:
+ * in f32, or NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
 {

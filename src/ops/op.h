@@ -67,8 +67,8 @@ typedef struct osh_op_args {
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
 /* Arguments for the gradient of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds
- * dL/din, for values and for weights, to din (F32). It computes the derivative of the formula at
- * the values of in[], and ignores roundings of the forward pass.
+ * dL/din to din (F32). The inputs are values and weights. The kernel computes the derivative of the
+ * formula at the values of in[], and ignores roundings of the forward pass.
  *
  * On the host, the gradient of a weight is summed sample by sample. So a batch gives the same
  * result as its samples one after the other. On a GPU, the gradient of a weight is summed over all
@@ -91,9 +91,9 @@ typedef struct osh_op_grads {
      * run[OSH_CPU]: NULL if the CPU uses the reference kernel.
      * run[OSH_CUDA]: for tensors on a GPU. */
     osh_grad_fn run[OSH_N_BACKENDS];
-    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. If
-     * `scratch` is NULL, osh_op_grad_scratch assumes the reference kernel, which copies all values
-     * to f32. */
+    /* Returns an upper bound of the host bytes that the gradient kernel on the host needs as
+     * scratch. If `scratch` is NULL, osh_op_grad_scratch assumes the reference kernel, which copies
+     * all values to f32. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
@@ -132,8 +132,8 @@ enum { // Traits of an op. They are bits that can be combined.
     /* A router: out[0] has the weights of the experts for each token. attr begins with an
      * osh_moe_router_attr. */
     OSH_OP_ROUTES = 1 << 14,
-    /* out[0] = in[0] + in[1] times the weight of an expert in in[2]. in[1] is the output of this
-     * expert. */
+    /* out[0] = in[0] + weight * in[1]. in[1] is the output of an expert, and in[2] has the weight
+     * of this expert for each token. */
     OSH_OP_COMBINES = 1 << 15,
     /* Rows of out[0] are 0 for tokens that the router does not send to the expert of the op. */
     OSH_OP_PICKS_ROWS = 1 << 16,
@@ -189,9 +189,9 @@ typedef struct osh_op {
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]. Skipped rows may have NaN or infinities. */
     unsigned masked;
-    /* With OSH_OP_LOOKUP: computes the numbers of the rows of w[0] that the op reads, rows [N, rows
-     * per token], on the host. Also updates the state of a->past. Reads only the shape of w[0]. If
-     * `row_ids` is NULL, in[0] has the row numbers. */
+    /* With OSH_OP_LOOKUP: sets `rows` [N, rows per token] to the numbers of the rows of w[0] that
+     * the op reads. Runs on the host. Also updates the state of a->past. Reads only the shape of
+     * w[0]. If `row_ids` is NULL, in[0] has the row numbers. */
     osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
     bool by_rows;       // true if row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
@@ -216,9 +216,9 @@ typedef struct osh_op {
      * operations are not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
-    /* Returns true if the op passes factors on: if channels of in[k] are multiplied by factors,
-     * channels of out[0] are multiplied by them, too. If `passes_factors` is NULL, the op does not
-     * pass factors on. */
+    /* Returns true if the op passes factors on. This means: if the channels of in[k] are multiplied
+     * by factors, the channels of out[0] are multiplied by the same factors. If `passes_factors` is
+     * NULL, the op does not pass factors on. */
     bool (*passes_factors)(const void *attr, int k);
     /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
      * give a finite result. If `limits` is NULL, the op has no such attributes. */
@@ -242,7 +242,7 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits)
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 /* Returns the op of this name, or NULL if there is none. */
 const osh_op *osh_op_find(const char *name);
-/* Return the number of ops, and op i in the order of ops.def. */
+/* osh_op_count returns the number of ops. osh_op_at returns op i in the order of ops.def. */
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the kernel for the device of out[0]. If out[0] is in host memory, runs the fastest kernel of
@@ -367,7 +367,7 @@ typedef struct {
 typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
     char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* gate is clamped to at most this limit, up to [-limit, limit]; 0: no limit */
+    double limit; /* `gate` becomes at most limit, `up` is clamped to [-limit, limit]; 0: none */
     double alpha; /* with a limit: factor of the gate inside the sigmoid */
     double plus;  /* with a limit: number that is added to the clamped up */
 } osh_glu_attr;

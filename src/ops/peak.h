@@ -19,8 +19,8 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
  * Operations on masked keys are not counted. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of AMX tiles. Each thread multiplies one band of 32
- * rows, which fits in the L1 cache, by panels of 1 MiB, which fit in the L2 cache. Without AMX,
- * returns OSH_E_UNSUPPORTED without a message.
+ * rows by panels of 1 MiB. The band fits in the L1 cache, and a panel fits in the L2 cache. Without
+ * AMX, returns OSH_E_UNSUPPORTED without a message.
  *
  * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread. This time depends
  * less on other processes of the machine than the elapsed time does. */

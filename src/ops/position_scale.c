@@ -1,7 +1,10 @@
 /* position_scale.c - multiplies each row by a factor that grows with the position of the token.
  * Llama 4 multiplies the queries of layers without rope by this factor.
  *
- *   in[0] x [N, D]     out y [N, D] = x * (1 + beta ln(1 + floor((position + 1) / original)))
+ *   in[0] x [N, D]
+ *   out y [N, D]
+ *
+ *   y = x * (1 + beta ln(1 + floor((position + 1) / original)))
  *   position: index of the token in its sample
  *
  * The factor is f32, and the product is rounded to the dtype of x, as in transformers'

@@ -1,6 +1,8 @@
 /* positions.c - y = x + w[position + offset]: learned position embeddings.
  *
- *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may overwrite x
+ *   in[0] x [N, D]
+ *   in[1] w [P, D]
+ *   out y [N, D], may overwrite x
  *   position: index of the token in its sample
  *
  * The row of w and the sum are rounded to the dtype of x, as in transformers'

@@ -1,8 +1,10 @@
 /* rotate.c - y = x M: multiplies each group of n channels of a row by an orthogonal matrix M [n,
  * n]. The op computes the rotations that act while the model runs.
  *
- *   in[0] x [N, D]   in[1] T [n, n] optional, T = M sqrt(n)   out y [N, D]   y may overwrite x
- *   attribute transposed: y = x M^T
+ *   in[0] x [N, D]
+ *   in[1] T [n, n] optional, T = M sqrt(n)
+ *   out y [N, D], may overwrite x
+ *   attribute `transposed`: y = x M^T
  *
  * Products and sums are f64, are divided by sqrt(n), and then rounded, as in compressed-tensors'
  * HadamardTransform. Without T, the attributes describe M: a Hadamard matrix that needs fewer
@@ -38,7 +40,7 @@ typedef struct rotate_rows {
     bool transposed, add;
 } rotate_rows;
 
-/* Adds what row k of T [n, n] contributes to `sum` [n]. After all rows, `sum` is x T, or x T^T if
+/* Adds the products with row k of T [n, n] to `sum` [n]. After all rows, `sum` is x T, or x T^T if
  * `transposed` is true. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)

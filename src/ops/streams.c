@@ -13,9 +13,9 @@
  *   m    = fn h / sqrt(mean(h^2) + norm_eps)
  *   pre  = sigmoid(m_pre scale[0] + base_pre) + eps
  *   post = magnitude sigmoid(m_post scale[1] + base_post) + post_eps
- *   mix  = P after Sinkhorn-Knopp: P = (softmax of each row of m_mix scale[2] + base_mix) + eps;
- *          each column of P is divided by (its sum + eps); then `iterations` - 1 times each row
- *          and each column is divided in the same manner
+ *   P    = softmax(m_mix scale[2] + base_mix) + eps     softmax of each row
+ *   mix  = P after Sinkhorn-Knopp: each column of P is divided by (its sum + eps); then
+ *          `iterations` - 1 times each row and each column is divided in the same manner
  *
  *   x    = sum over j of pre_j h_j
  *   h'_k = post_k y + sum over j of mix[j][k] h_j, or post_k y + h_k without mix
@@ -69,7 +69,7 @@ static const osh_field write_attrs[] = {
     {0},
 };
 
-/* Fails if `width`, the width of h, is not a multiple of S. */
+/* Fails if the width of h is not a multiple of S. width: the width of h. */
 static osh_status streams_check(osh_ctx *cx, const char *op, int64_t width, int64_t S)
 {
     if (S >= 1 && width % S == 0) return OSH_OK;
@@ -116,7 +116,7 @@ static void streams_mix(float *mix, double *P, const osh_stream_weights_attr *at
     for (int64_t i = 0; i < S * S; i++) mix[i] = (float)P[i];
 }
 
-/* Sets w [M], the weights of one token, from m [M], which the function overwrites. */
+/* Computes the weights w [M] of one token from m [M]. Overwrites m. */
 static void weights_finish(float *w, double *m, const float *base, const float *scale,
                            const osh_stream_weights_attr *at)
 {

@@ -46,7 +46,7 @@ done:
     return rc;
 }
 
-/* Fails if `path`, the value of the option `what`, is inside a directory of the output. */
+/* Fails if `path` is inside a directory of the output. what: the option whose value is `path`. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};

@@ -53,9 +53,9 @@ done:
     return rc;
 }
 
-/* Adds the side files of the source of an earlier run. `was`: journal of that run, whose identity
- * names them. Duplicate keys in the identity are no error, because earlier versions wrote such
- * keys. */
+/* Adds the side files of the source of an earlier run. `was`: journal of that run. The identity in
+ * the journal names the files. Duplicate keys in the identity are no error, because earlier
+ * versions wrote such keys. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;

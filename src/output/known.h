@@ -29,8 +29,8 @@ osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
 /* Fails with `code` if `dir` has a file that is not in the list. The message has the path of the
  * first such file. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);
-/* Removes the files of the list from `dir`, with the file `last` after all others, and then the
- * directory if it is empty. If `keep_last` is true, keeps `last` and the directory. */
+/* Removes the files of the list from `dir`. Removes the file `last` after all other files, and then
+ * the directory if it is empty. If `keep_last` is true, keeps `last` and the directory. */
 osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
                             bool keep_last);
 /* Removes the temporary files of the list from `dir`. */

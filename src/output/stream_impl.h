@@ -52,9 +52,9 @@ struct osh_stream {
     osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const osh_stream_worker *failed;  // worker of the first failed band; NULL: no band failed
-    /* Buffers of all workers, in one allocation, which the system can map with pages of 2 MiB. A
-     * request to the disk then has few pages, and reads from a virtual disk are 2.4 times as
-     * fast. */
+    /* Buffers of all workers in one allocation. The system can map this allocation with pages of
+     * 2 MiB. A request to the disk then has few pages, and reads from a virtual disk are 2.4 times
+     * as fast. */
     void *blocks;                     // own
     osh_stream_worker *workers;       // own
     int n_workers;

@@ -6,8 +6,8 @@
 #include "ops/stat.h"
 #include "ranks/ranks.h"
 
-/* Adds the sums that the ranks collected in one round to the sum of the rank `owner`, in the order
- * of the groups of samples.
+/* In one round, each rank collects a sum. Adds these sums to the sum of the rank `owner`, in the
+ * order of the groups of samples.
  * In round number `round`, rank k has collected group `round * (number of ranks) + k`. The function
  * needs memory for one row of the sum, and at least 1 MiB. */
 osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner,

@@ -180,8 +180,8 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    // sorts the candidates by bytes, because candidates of different formats may be in another
-    // order
+    // sorts the candidates by bytes; if they have different formats, they may not be in this order
+    // yet
     for (int i = 0; i < u->n; i++) {
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)

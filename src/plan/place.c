@@ -58,8 +58,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     return NULL;
 }
 
-/* If several ranks share the job, sets p->in.ordinal to the GPU of this rank. Fails if the ranks do
- * not all use a GPU or all use the host. */
+/* If several ranks share the job, sets p->in.ordinal to the GPU of this rank. Fails if some ranks
+ * use a GPU and others use the host. */
 static osh_status device_of_rank(osh_ctx *cx, osh_plan *p, const osh_device_kind *kind)
 {
     osh_status rc = OSH_OK;

@@ -8,8 +8,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Numbers the traversals and returns their number. Sets of[m] to the index of the traversal for
- * modifier m, or to -1 if the modifier needs no data. */
+/* Counts the traversals and returns their number. Sets element m of the array `of` to the index of
+ * the traversal for modifier m, or to -1 if this modifier needs no data. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;

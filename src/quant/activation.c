@@ -25,8 +25,9 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* Returns a copy of `a` for a search of ranges that treats each head of a sample as one row of a
- * weight. If the search ends early, it ends for all heads at the same step. */
+/* Returns a copy of `a` for a search of ranges. With this copy, the search treats each head of a
+ * sample as one row of a weight. If the search ends early, it ends for all heads at the same
+ * step. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -123,8 +124,8 @@ typedef struct looking {
     const uint8_t *at; // the sample, transposed, [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    /* For each head: the losses [candidates] of the sample's group, to which those of the sample
-     * are added. NULL if all values of the head are 0. */
+    /* For each head: losses [candidates] of the group of samples. The losses of the sample are
+     * added to them. NULL if all values of the head are 0. */
     double **losses; // view
 } looking;
 
@@ -246,8 +247,8 @@ typedef struct fake {
     /* Scale and zero point of each head, which has `seg` columns. NULL: the scale and zero point in
      * `code` are for all columns. */
     const osh_tensor *scales, *zeros; // views
-    /* Global scale (NVFP4). The scale of a group is multiplied by it and then rounded to FP8. 0:
-     * there is no global scale. */
+    /* Global scale (NVFP4). The scale of a group is multiplied by the global scale, and the product
+     * is rounded to FP8. 0: there is no global scale. */
     float global;
 } fake;
 

@@ -69,8 +69,8 @@ done:
     return rc;
 }
 
-/* Adds the update to rows [first, first + n) of the weight, which are in `to`. n is at most
- * ROWS. */
+/* The array `to` has rows [first, first + n) of the weight. Adds the update to these rows. n is at
+ * most ROWS. */
 static osh_status lora_add(osh_ctx *cx, char *to, lora_room *room, const osh_lora *w,
                            int64_t first, int64_t n)
 {

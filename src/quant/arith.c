@@ -2,16 +2,17 @@
  * (compressed_tensors/quantization/utils/helpers.py calculate_qparams,
  * lifecycle/forward_helpers.py; llmcompressor observers memoryless_minmax).
  *
- *   symmetric    s = rnd(amax / (R/2))                                     R = qmax - qmin
- *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
- *   s == 0       s = eps of the dtype; zp is computed with s = 0, before s is replaced
+ *   symmetric     s = rnd(amax / (R/2))
+ *   asymmetric    s = rnd(rnd(mx - mn) / R)
+ *                 zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
+ *   s == 0        s = eps of the dtype; zp is computed with s = 0, before s is replaced
  *
- *   E8M0         s = 2^n, n such that the largest code reaches at least amax / 1.75      (MX)
- *   E4M3         s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32      (NVFP4)
+ *   E8M0 (MX)     s = 2^n, n such that the largest code reaches at least amax / 1.75
+ *   E4M3 (NVFP4)  s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32
  *
- * mn <= 0 <= mx. rnd rounds to the weight's dtype; with OSH_ARITH_F32 only the stored scale is
- * rounded. In an asymmetric group of zeros mn / s is 0/0: the NaN becomes zero point 0, as in
- * torch's cast on x86. */
+ * R = qmax - qmin, and mn <= 0 <= mx. rnd rounds to the weight's dtype; with OSH_ARITH_F32 only the
+ * stored scale is rounded. In an asymmetric group of zeros mn / s is 0/0: the NaN becomes zero
+ * point 0, as in torch's cast on x86. */
 #include "quant/arith.h"
 
 #include <math.h>
@@ -412,7 +413,7 @@ static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
     }
 }
 
-/* Encodes or decodes all segments (elements of a row that share a scale) of a chunk of rows. */
+/* Encodes or decodes all segments of a chunk of rows. (The elements of a segment share a scale.) */
 static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;

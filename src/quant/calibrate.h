@@ -10,9 +10,10 @@
 /* Returns the mean error of the values x that are quantized with the range [lo, hi]. The error of a
  * value is |x - dq(x)|^power. dq: quantizes and dequantizes; power: that of the observer. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* The next two functions set [*lo, *hi] to the candidate range of the observer with the smallest
- * loss. If several ranges have this loss, the first is chosen. osh_calibrate_least computes the
- * losses from the histogram. For osh_calibrate_least_of the caller gives `losses` [candidates]. */
+/* The next two functions set [*lo, *hi] to that candidate range of the observer which has the
+ * smallest loss. If several ranges have this loss, the first is chosen. osh_calibrate_least
+ * computes the losses from the histogram. For osh_calibrate_least_of the caller gives `losses`
+ * [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);
@@ -21,8 +22,8 @@ void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, cons
  * range and half are above it. The range never extends past the smallest and the largest value. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-/* Returns hi / scale for a symmetric range [-hi, hi]: the largest code, or for integers the largest
- * code + 0.5. */
+/* Returns hi / scale for a symmetric range [-hi, hi]. This is the largest code for floats, and the
+ * largest code + 0.5 for integers. */
 double osh_calibrate_top(const osh_q_args *a);
 /* An activation's histogram can grow to this many times its initial number of bins. */
 enum { OSH_CALIBRATE_GROW = 8 };

@@ -1,7 +1,7 @@
 /* kernels.h - declares the loops over the elements of a segment: range, encode, decode, error. A
  * segment is n elements of a row that share scale and zero point. This header is only for
- * src/quant. There are three implementations with the same bytes: plain C, which defines the
- * results, AVX2 and AVX-512. tests/unit/test_arith.c compares them. */
+ * src/quant. There are implementations in plain C, with AVX2 and with AVX-512. The plain C defines
+ * the results; all three give the same bytes. tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
@@ -17,8 +17,8 @@ typedef struct osh_q_code { // how the elements of one segment are encoded and d
     float scale, zero;      // zero: zero point, 0 if the quantization is symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    /* Dtype to which w / scale, and then w / scale + zero, are rounded. OSH_F32: they are not
-     * rounded. */
+    /* Dtype to which w / scale is rounded. After zero is added, the sum is rounded to this dtype,
+     * too. OSH_F32: neither is rounded. */
     osh_dtype round;
 } osh_q_code;
 
@@ -41,9 +41,9 @@ typedef struct osh_q_kernels {
     /* Computes the exact minimum and maximum of x [n], n > 0. If x contains a NaN or an infinite
      * value, *min or *max is not finite. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* Widens n ranges. Range i, from min[i] to max[i], is widened to contain the segment x[seg * i]
-     * ... x[seg * (i + 1) - 1]. A NaN in a segment makes an end of its range a NaN, which then
-     * remains. */
+    /* Widens n ranges. Range i is [min[i], max[i]]. It is widened until it contains segment i,
+     * which is x[seg * i] ... x[seg * (i + 1) - 1]. A NaN in a segment makes an end of its range a
+     * NaN, which then remains. */
     void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
     /* Converts n ranges to `scale` [n], and to `zp` [n] if `zp` is not NULL. Returns the number k
      * <= n of ranges that were converted. The caller must convert the other ranges, [k, n). */
@@ -86,7 +86,8 @@ const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // rounds x to the nearest value of dt, ties to even
 /* The next two functions compute the scale of one range. osh_q_scale_e8m0 returns a power of two,
- * rounded to dt. osh_q_scale_e4m3 returns the E4M3 code of the scale times `global`. */
+ * rounded to dt. osh_q_scale_e4m3 multiplies the scale by `global`, and returns the E4M3 code of
+ * the product. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* Sets scale and zero of `code` from the range [min, max] (calculate_qparams). If `zero_f32` is

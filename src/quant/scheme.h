@@ -1,5 +1,5 @@
-/* scheme.h - declares QuantizationArgs, QuantizationScheme and presets
- * (compressed_tensors/quantization), and the quantization_config of a checkpoint. */
+/* scheme.h - declares QuantizationArgs, QuantizationScheme, the presets, and the
+ * quantization_config of a checkpoint (compressed_tensors/quantization). */
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/buf.h"
@@ -11,8 +11,8 @@
 
 /* Version of compressed-tensors in the quantization_config that is written. */
 #define OSH_Q_VERSION "0.19.0"
-/* Version that replaces OSH_Q_VERSION if a scheme has 6-bit floats, which 0.19.0 does not
- * support. */
+/* Version that replaces OSH_Q_VERSION if a scheme has 6-bit floats. Version 0.19.0 does not support
+ * them. */
 #define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
@@ -21,7 +21,7 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
-    OSH_Q_TENSOR_GROUP, // a scale for each group, stored multiplied by a global scale (NVFP4)
+    OSH_Q_TENSOR_GROUP, // a scale for each group; it is stored times a global scale (NVFP4)
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
@@ -94,8 +94,9 @@ static inline bool osh_q_may_be_signed(const osh_q_args *a)
     return a->type == OSH_Q_INT && a->symmetric &&
            (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
-/* The next two functions return how many rows, and how many columns, of a weight [O, I] share a
- * scale. The last scale may have fewer. */
+/* In a weight [O, I], some consecutive rows and columns share a scale. osh_q_scale_rows returns the
+ * number of these rows, and osh_q_scale_cols the number of these columns. The last scale may have
+ * fewer. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
 {
     return a->strategy == OSH_Q_TENSOR ? O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
@@ -118,10 +119,10 @@ static inline bool osh_q_is_fp6(const osh_q_args *a)
 {
     return a->type == OSH_Q_FLOAT && a->bits == 6;
 }
-/* Sets one key of QuantizationArgs, which comes from JSON or from a recipe. `text` is a scalar
- * ("true", "4", "int") or a list of two numbers ("128x128"); NULL means null. Fails if the key is
- * unknown, or if the value is not supported (such as actorder group). `where` names the config
- * object in messages. */
+/* Sets one key of QuantizationArgs. The key and its value `text` come from JSON or from a recipe.
+ * `text` is a scalar ("true", "4", "int") or a list of two numbers ("128x128"); NULL means null.
+ * Fails if the key is unknown, or if the value is not supported (such as actorder group). `where`
+ * names the config object in messages. */
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where);
 /* Sets the arguments of weights, inputs and outputs of *out to those of the preset `name`. Fails if
@@ -182,10 +183,10 @@ osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description of the arguments to b, such as "weights 4-bit integer, a scale for each
  * group of 128". `of` is its first word ("weights"). Appends nothing if a->present is false. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line for the plan, which names the inference engines that load this scheme: vLLM on
- * CUDA or CPU, and transformers. If vLLM does not load it, the line gives the reason. `stranger`:
- * name of the architecture if there is no template for it, because it is then unknown which engines
- * load it; else NULL. The caller owns the line. */
+/* Returns a line for the plan. The line names the inference engines that load this scheme: vLLM on
+ * CUDA or CPU, and transformers. If vLLM does not load the scheme, the line gives the reason.
+ * `stranger`: name of the architecture if it has no template, else NULL. It is unknown which
+ * engines load an architecture without a template. The caller owns the line. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
 /* Returns what is wrong when transformers 5.17 loads experts in this scheme, as a verb phrase such
  * as "does not load". Returns NULL if nothing is wrong. The string is static. The cause is that

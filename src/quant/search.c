@@ -1,11 +1,11 @@
 /* search.c - searches ranges with smaller errors for a weight: narrows the ranges step by step
  * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the ranges by
- * p = expand (1 - i / grid); s is the scale. A group with values x in [-1, 0.6], 4 bits, symmetric,
- * grid 100:
+ * p = expand (1 - i / grid); s is the scale. Example: a group has values x in [-1, 0.6]. The codes
+ * are symmetric and have 4 bits, and grid is 100. The error is the sum of |x - dq(x)|^2.4:
  *
- *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   best so far
- *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
- *   ...                                                                              patience ends
+ *   step 0   p = 1.00   range [-1.00, 0.600]   s = 0.1333   error 0.0021   the best so far
+ *   step 1   p = 0.99   range [-0.99, 0.594]   s = 0.1320   error 0.0020   better
+ *   ...                                                                    patience ends
  *
  * The search ends when no range of the tensor improves any more. So each step is done for all
  * ranges before the next step. Candidates, scales, codes, differences and powers are rounded to the
@@ -120,7 +120,7 @@ static float sum_end(sum *s)
     return all;
 }
 
-/* Returns the sum of n values, fewer than a group has. */
+/* Returns the sum of n values. n is smaller than the number of values of a group. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -140,8 +140,8 @@ typedef struct search {
     osh_dtype dt; // dtype in which errors are computed
     /* w[r, c] has the scale with index r / band * per_band + c / seg. n: number of scales. */
     int64_t band, seg, per_band, n;
-    /* Size of a chunk, which one thread processes: a number of bands (rows that share scales), or
-     * with strategy tensor a number of values. */
+    /* Size of a chunk. One thread processes a chunk. With strategy tensor, the size is a number of
+     * values. With other strategies, it is a number of bands (rows that share scales). */
     int64_t chunk, n_chunks;
     /* Factor of the errors of each input channel, [I]. NULL: errors have no factor. */
     const float *importance; // view
@@ -151,8 +151,8 @@ typedef struct search {
      * F32. */
     float *power; // own
     bool *better; // own [chunks]: true if the current step improved a range of the chunk
-    /* For strategy tensor, with which all weights have one range: the sum of the errors of each
-     * chunk, [chunks]. NULL with other strategies. */
+    /* With strategy tensor: the sum of the errors of each chunk, [chunks]. (All weights have one
+     * range.) NULL with other strategies. */
     sum *sums;    // own
     float p;
 } search;
@@ -272,8 +272,8 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: sums the errors of a chunk of values. A chunk is one block (block_groups).
- * The last chunk may be smaller. */
+/* Sums the errors of a chunk of values. Only used with strategy tensor. A chunk is one block
+ * (block_groups). The last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -292,7 +292,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* For strategy tensor: returns the sum of the errors of all chunks, added in order. */
+/* Returns the sum of the errors of all chunks, added in order. Only used with strategy tensor. */
 static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // only levels 0 and 1 and `tail` of the last chunk are used

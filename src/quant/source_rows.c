@@ -49,8 +49,8 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Finds the rows of the tensor q->leaves[leaf] from which rows [first, first + rows) of the weight
- * are decoded. Sets *at to the first of them, and *n to their number. */
+/* Rows [first, first + rows) of the weight are decoded from some rows of the tensor
+ * q->leaves[leaf]. Sets *at to the first of these rows of the tensor, and *n to their number. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
 {

@@ -110,7 +110,8 @@ static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int6
     return item_give(cx, out, o, ok);
 }
 
-/* Finds, for each subgraph, the rows of the profile and the largest error of a Linear. */
+/* Finds the rows of the profile for each subgraph. Also finds the largest error of a Linear in each
+ * subgraph. */
 static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
 {
     osh_status rc = OSH_OK;

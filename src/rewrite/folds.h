@@ -3,8 +3,12 @@
  * Linears that read the output of this layer are the balance layers. The fold multiplies their
  * weights by the same factors.
  *
- *   input_layernorm ── a ──► q_proj, k_proj, v_proj   norm's weight / s, columns of the three * s
- *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
+ *   input_layernorm ── a ──► q_proj, k_proj, v_proj
+ *     divides the weight of input_layernorm by s
+ *     multiplies the columns of q_proj, k_proj and v_proj by s
+ *   up_proj ── u ──► glu ── f ──► down_proj
+ *     divides the rows of up_proj by s
+ *     multiplies the columns of down_proj by s
  *
  * The output of the model stays the same if every op that reads the layer's output is a balance
  * layer, or passes the factors on to its own output. Three ops pass factors on: a scale; a glu, for

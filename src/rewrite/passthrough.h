@@ -1,13 +1,14 @@
-/* passthrough.h - finds values that use the range (smallest and largest element) of an earlier
- * value, their source (--calib-passthrough). An op that keeps ranges (OSH_OP_PASSES) must compute
- * the value from its source. Static inputs of Linears may use the range of their source. Keys and
- * values may, too, if one scale is for all heads. The source must be observed in the same subgraph.
- * Otherwise the value itself is observed. */
+/* passthrough.h - finds values that use the range of an earlier value (--calib-passthrough). The
+ * range is the smallest and the largest element. The earlier value is called the source. An op that
+ * keeps ranges (OSH_OP_PASSES) must compute the value from its source. Static inputs of Linears may
+ * use the range of their source. Keys and values of attention may use it if one scale is for all
+ * heads. The source must be observed in the same subgraph. Otherwise the value itself is
+ * observed. */
 #ifndef OSH_PASSTHROUGH_H
 #define OSH_PASSTHROUGH_H
 #include "rewrite/rewrites.h"
 
-typedef struct osh_inherit { // a value of a Linear that uses the range of an earlier value
+typedef struct osh_inherit { // a Linear's value, which uses the range of an earlier value
     int linear;
     int k;           // index of the value among the Linear's observed values, below OSH_RANGED
     int value, from; // indices in the graph; `from` is observed instead of `value`

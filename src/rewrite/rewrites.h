@@ -5,12 +5,12 @@
 #define OSH_REWRITES_H
 #include "match/matching.h"
 
-/* A fold (folds.h). The weights of one layer, the smooth layer, are divided by factors, one for
- * each channel. The Linears that read the output of this layer are the balance layers. Their
- * weights are multiplied by the factors. */
+/* A fold (folds.h). The weights of one layer are divided by factors. There is one factor for each
+ * channel. This layer is the smooth layer. The Linears that read its output are the balance layers.
+ * Their weights are multiplied by the factors. */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    /* module: index in the graph of the smooth layer's module.
+    /* module: index of the smooth layer's module among the graph's modules.
      * value: index of the graph value whose statistics give the factors. */
     int module, value;
     int64_t n;          // number of channels of the smooth layer's output

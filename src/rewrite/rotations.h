@@ -3,10 +3,13 @@
  * changes each weight when it is read. M: a rotation matrix.
  *
  *   R1, a matrix M; the residual stream h becomes h M:
- *     embed_tokens E -> E M     norm: its weight g -> 1
- *     readers of the norm, also the head: W -> (W diag(g)) M
+ *     embed_tokens: E -> E M
+ *     norms that read h: weight g -> 1
+ *     readers of these norms, also the head: W -> (W diag(g)) M
  *     o_proj, down_proj, which are added to h: W -> M^T W, bias b -> M^T b
- *   R2, for the values v of each head: v_proj W -> M^T W, b -> M^T b      o_proj W -> W M
+ *   R2, for the values v of each head:
+ *     v_proj: W -> M^T W, b -> M^T b
+ *     o_proj: W -> W M
  *   R3, for the queries q and keys k of each head after rope, while the model runs:
  *     q -> q M, k -> k M; q k^T is unchanged
  *
@@ -19,7 +22,7 @@
 #include "rewrite/rewrites.h"
 
 struct osh_rotated {
-    int modifier;     // index in the recipe of the modifier that rotates
+    int modifier;     // index of the modifier that rotates (in the recipe)
     osh_rotation *of; // own [n]: the rotations R1 and R2, if the recipe has them
     const char *names[2];
     int n;
@@ -37,7 +40,7 @@ bool osh_online_attends(const osh_rewrites *p);
 /* Logs a warning that names the loaders which apply rotations while the model runs. Logs nothing if
  * all rotations are in the weights. */
 void osh_online_warn(osh_ctx *cx, const osh_rewrites *p);
-/* returns the elements per head of the first attention, or 0 */
+/* Returns the number of elements of a head in the first attention, or 0 if there is none. */
 int64_t osh_head_dim(const osh_graph *g);
 void osh_plan_rotations_free(osh_ctx *cx, osh_rewrites *p);
 static inline bool osh_is_untied(const osh_rewrites *p) { return p->rotated && p->rotated->untied; }

@@ -18,8 +18,9 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    /* Statistic of the channels: the range of each channel (osh_stat_channel_range), or for a
-     * search the sum of each channel (osh_stat_channel_sum). */
+    /* Statistic of the channels. With a search, it is the sum of each channel
+     * (osh_stat_channel_sum). Without one, it is the range of each channel
+     * (osh_stat_channel_range). */
     osh_stat *channels;
     osh_stat *squares;  // Hessian, which a search for factors needs; NULL: there is no search
     int64_t n_tokens;
@@ -190,8 +191,8 @@ done:
     return rc;
 }
 
-/* Updates row number `worker` of `most` with the magnitudes in one chunk of the weight. The row has
- * the largest magnitude of each column so far. */
+/* Reads one chunk of the weight. Row number `worker` of the array `most` has the largest magnitude
+ * of each column so far. Updates this row. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -224,8 +225,8 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 }
 
 /* Returns a weight in host memory (view), or NULL if the weight is not loaded. With a GPU, loaded
- * weights have copies in host memory until the visit solves Linears, and it does so after the
- * folds. */
+ * weights have copies in host memory until the visit solves Linears. A visit does the folds before
+ * it solves Linears. */
 static osh_tensor *weight_on_host(const osh_weights *w, int weight)
 {
     return w->device ? w->host[weight] : w->w[weight];
@@ -246,10 +247,9 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* Finds the largest magnitude in each column of the weights that the fold multiplies by factors.
- * These weights have equally many columns, f->n, and each result is the largest magnitude in all
- * of them. Writes the results to the first row of `most` [threads, f->n]. The other rows are for
- * the results of the threads. */
+/* The fold multiplies some weights by factors. All these weights have f->n columns. Finds for each
+ * column the largest magnitude in all these weights. Writes the results to the first row of `most`
+ * [threads, f->n]. The other rows are for the results of the threads. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {

@@ -27,9 +27,9 @@ typedef struct osh_pace {
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
 /* Begins a phase. subgraph: its index; < 0: the phase belongs to no subgraph. now: osh_now(). If
- * `share` is 1, the whole phase begins, and all earlier phases of the subgraph are finished. If it
- * is less than 1, only this fraction of the phase begins, and the rest may follow after other
- * phases. */
+ * `share` is 1, the whole phase begins, and all earlier phases of the subgraph are finished. If
+ * `share` is less than 1, only this fraction of the phase begins. The rest of the phase may follow
+ * after other phases. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
 /* Records the progress of the current phase. fraction: finished fraction of the share that
  * osh_pace_begin has begun. */

@@ -29,7 +29,7 @@ typedef struct head {
     char fallback[256];
 } head;
 
-/* Sets the sizes of the parts of a result, which follow from the plan. */
+/* Sets the sizes of the parts of a result. The plan determines these sizes. */
 static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
 {
     const osh_linear *l = &p->match.linears[h->linear];
@@ -141,7 +141,7 @@ static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head 
         (unsigned long long)mine);
 }
 
-/* Passes to the emitter a result that another rank has sent. Takes ownership of *codes. */
+/* Passes a result to the emitter. Another rank has sent the result. Takes ownership of *codes. */
 static osh_status result_emit(osh_ctx *cx, osh_run *r, const char *bytes, void **codes)
 {
     osh_status rc = OSH_OK;

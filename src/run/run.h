@@ -11,7 +11,7 @@
 
 typedef struct osh_run {
     const osh_plan *plan; // view
-    /* view: budget of the plan, or with several traversals that of the current one */
+    /* view: budget of the plan; if there are several traversals, budget of the current traversal */
     const osh_budget *budget;
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
@@ -66,11 +66,11 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress line shows. */
 void osh_run_no_error(osh_run *r);
-/* Called before a subgraph begins. For stages of --checkpoint that begin with this subgraph, writes
- * their records. */
+/* Called before a subgraph begins. Writes the records of the --checkpoint stages that begin with
+ * this subgraph. */
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);
-/* Called when a subgraph is complete. Shows the line of the subgraph, and writes its records of
- * --checkpoint. */
+/* Called when a subgraph is complete. Shows the line of the subgraph. Writes the records that
+ * --checkpoint requests for this subgraph. */
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name);
 
 typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose statistics are complete
@@ -86,8 +86,8 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
 /* Solves those Linears of the subgraphs that are not done and whose statistics are complete. Passes
  * each result to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Learns the codes of the Linears of a subgraph that learn from the output of a block
- * (schedule/blocks.h), and passes the results to the emitter. (The function is in block.c.) */
+/* Some Linears of a subgraph learn from the output of a block (schedule/blocks.h). Learns the codes
+ * of these Linears, and passes the results to the emitter. (The function is in block.c.) */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Called if the importance of a Linear's input channels is not known, because no token ran or all
  * inputs were 0. Does nothing if the observer needs no importance. Fails if the observer's option
@@ -105,7 +105,7 @@ void osh_run_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
-/* True if, in the subgraphs [first, first + n), all Linears that need data are done. */
+/* True if all Linears that need data are done in the subgraphs [first, first + n). */
 bool osh_run_solved(const osh_run *r, int first, int n);
 /* Runs the pipelines sequential and basic. (The function is in sequential.c.) */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);

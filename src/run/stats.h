@@ -28,9 +28,9 @@ int osh_stats_owner(const osh_stats *s, int value);
  * samples of one group. In round number `round`, rank k has added group number round * n + k; n is
  * the number of ranks. The sums are merged in the order of the groups. */
 osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round);
-/* If there are two-pass observers (schedule/looks.h), opens a store for their values. It is for the
- * samples of the store `beside`. dir: directory of its files, if the store is on the disk. Must be
- * called before values are added. */
+/* If there are two-pass observers (schedule/looks.h), opens a store for their values. The new store
+ * has the samples of the store `beside`. dir: directory for the files of the new store, if it is on
+ * the disk. Must be called before values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
 /* If `first` is true, values that are added after this call go only to two-pass observers, for
  * their first pass (member `first_look` of osh_step). */

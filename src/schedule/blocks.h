@@ -1,8 +1,8 @@
 /* blocks.h - plans which Linears learn by block. Learning by block (learn/block.h) optimizes codes
  * by gradients, so that the output of a whole block is close to a target. A block consists of all
  * decoder layers of a subgraph. The inputs and outputs of a block are in the activation store. The
- * target is the output of the block in the original model, which the run computes together with the
- * quantized model (osh_graph_add_original). */
+ * target is the output of the block in the original model. The run computes the original model
+ * together with the quantized model (osh_graph_add_original). */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
@@ -19,7 +19,8 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match);
  * of the original model. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
 /* With a drop_ratio, learning mixes the inputs of the block with those of the original model. Sets
- * mixed[v] to true for each value v of the original model that is needed for this in range r. */
+ * mixed[v] to true for each value v of the original model that the block of range r needs for the
+ * mix. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
 /* The block of a range: its inputs, outputs and Linears. The struct owns its lists. */

@@ -11,14 +11,14 @@ typedef enum osh_step_kind {
     OSH_STEP_PASS,      // run nodes for all batches
     /* solve the Linears whose statistics were begun by OPEN, and end these statistics */
     OSH_STEP_SOLVE,
-    /* For the solved Linears in nodes [first, first + n): replace the weights in memory by the
-     * quantized weights from the output. */
+    /* replace weights in memory by the quantized weights from the output: the weights of all solved
+     * Linears in nodes [first, first + n) */
     OSH_STEP_RELOAD,
     OSH_STEP_RELEASE,   // free the weights of nodes [first, first + n)
     OSH_STEP_DROP,      // remove all values from the activation store except those in `values`
-    /* begin the statistics from which the factors of the range's folds are computed */
+    /* begin to collect the statistics for the folds of the range; they give the factors */
     OSH_STEP_FOLD_OPEN,
-    OSH_STEP_FOLD, // compute the factors of the folds, fold them into weights, end their statistics
+    OSH_STEP_FOLD, // compute factors from these statistics, fold them into weights, end statistics
     OSH_N_STEP_KINDS
 } osh_step_kind;
 
@@ -72,17 +72,17 @@ const char *osh_step_name(osh_step_kind kind);
  * arrays that belong to the range. */
 void osh_steps_begin(osh_steps *s, const osh_range *r);
 osh_status osh_steps_add(osh_ctx *cx, osh_steps *s, const osh_step *step);
-/* Working memory for the caller that makes a list of steps. osh_steps_list returns arrays of bools,
- * and osh_steps_numbers returns an array of numbers, with an entry for every value of the graph
- * (views). All visits share these arrays.
+/* Working memory for the caller that makes a list of steps. osh_steps_list returns one of several
+ * arrays of bools, and osh_steps_numbers returns an array of numbers. The arrays are views, and
+ * have an entry for every value of the graph. All visits share these arrays.
  * After osh_steps_begin, all bools are false and all numbers are -1. The caller must restore this
  * state at the end. osh_steps_at also uses some of the arrays of bools. */
 enum { OSH_STEP_LISTS = 10 };
 bool *osh_steps_list(osh_steps *s, int k); // k: 0 to OSH_STEP_LISTS - 1
 int *osh_steps_numbers(osh_steps *s);
 
-/* Sets want[w] to true for each weight w that a step loads: the weights of nodes that run. If
- * step->values is not NULL, also the weights of the Linears that read one of these values and that
- * will be solved. */
+/* Sets want[w] to true for each weight w that a step loads. These are the weights of nodes that
+ * run. If step->values is not NULL, the step also loads weights of Linears: those that read one of
+ * these values and that will be solved. */
 void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *step);
 #endif

@@ -4,8 +4,10 @@
  *
  *   G = (w^ - w) H
  *   for each column j:   q' = round(clamp(q - G_j / (H_jj s)))
- *                        if q' != q, d = w^(q') - w^(q), and 2 d G_j + d^2 H_jj < 0:
- *                            q = q',   G += d H[j, :]
+ *                        d = w^(q') - w^(q)
+ *                        if q' != q and 2 d G_j + d^2 H_jj < 0:
+ *                            q = q'
+ *                            G += d H[j, :]
  *
  * The loop is repeated until no code changes, at most OSH_DESCEND_SWEEPS times. */
 #include "solver/gptq_refine.h"

@@ -1,7 +1,8 @@
 /* gptq_refine.h - improves the codes and scales of a weight after GPTQ's column loop. Each step
  * changes codes or scales, row by row, to lower the loss of the row:
  *
- *   loss = (w^ - w) H (w^ - w)^T     w^ = (q - z) s: the quantized row
+ *   w^ = (q - z) s     the quantized row
+ *   loss = (w^ - w) H (w^ - w)^T
  *
  * A row keeps the result of a step only if its loss falls. If rows share scales, the sum of their
  * losses decides. */
@@ -53,8 +54,9 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Returns the number of bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* For each group g of columns: the inverse of the diagonal block H[g, g], and the upper triangular
- * factor U of this inverse. U^T U = (H[g, g])^-1, with columns in solving order. */
+/* Matrices of each group g of columns. One is the inverse of the diagonal block H[g, g]. The other
+ * is the upper triangular factor U of this inverse: U^T U = (H[g, g])^-1, with columns in solving
+ * order. */
 typedef struct osh_group_factors {
     int64_t I, group;
     /* The inverses (H[g, g])^-1, [I, group], one group after the other. Columns are in the order of
@@ -63,7 +65,7 @@ typedef struct osh_group_factors {
     /* Own: the factors U of the inverses, [I, group], one group after the other. Columns are in
      * solving order. */
     float *u;
-    /* For each position of the solving order of a group, [I]: the column that is solved there,
+    /* Solving order of each group, [I]. An element is the column that is solved at this position,
      * counted from the first column of the group. */
     int32_t *order; // own
     /* [groups]: true if the block H[g, g] is positive definite. Only such a group has an `inverse`
@@ -119,7 +121,7 @@ OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
     if (!(mean > 0)) return false;
     for (int64_t i = 0; i < n; i++) {
         a[i * (n + 1) * step] += 1e-9 * mean;
-        // computes row i of L, where A = L L^T, in the memory of row i of A
+        // A = L L^T; computes row i of L, and stores it in the memory of row i of A
         for (int64_t j = 0; j <= i; j++) {
             double sum = a[(i * n + j) * step];
             for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];

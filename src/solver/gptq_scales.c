@@ -1,12 +1,14 @@
 /* gptq_scales.c - searches the scales for the column loop, in plain loops.
  *
- * A group has weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0). a and b are the smallest
- * and the largest value of the grid:
+ * A group has weights w_j with costs d_j. lo is the smaller of 0 and the smallest weight, and hi is
+ * the larger of 0 and the largest weight. a and b are the smallest and the largest value of the
+ * grid:
  *
  *   minimize over p and z   sum over j of d_j (Q(w_j) - w_j)^2
  *   with                    Q(w) = (clamp(round(w / s + z), a, b) - z) s
  *
- *   symmetric    s = rnd(p max(-lo, hi) / ((b - a) / 2))   z = 0
+ *   symmetric    s = rnd(p max(-lo, hi) / ((b - a) / 2))
+ *                z = 0
  *   asymmetric   s = rnd(p (hi - lo) / (b - a))
  *                z = clamp(a - round(p lo / s) + {0, -1, 1}, a, b)
  *

@@ -1,7 +1,9 @@
 /* gptq_solve.h - runs the GPTQ column loop over one weight (gptq_quantize.py of LLM Compressor).
  * For each column i:
  *
- *   q = quant(w / s)     err = (w - dq) / U[i,i]     W[:, i:] -= err U[i, i:]
+ *   q = quant(w / s)
+ *   err = (w - dq) / U[i,i]     dq: dequantized q
+ *   W[:, i:] -= err U[i, i:]
  *
  * The columns are divided into blocks of block_size columns. The later columns of the same block
  * are updated after each column. The columns after the block are updated once, when the block is

@@ -144,7 +144,7 @@ typedef struct rows_job {
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets to 0 the k weights with the lowest costs among n weights. If costs are equal, weights with
+/* Among n weights, sets the k weights with the lowest costs to 0. If costs are equal, weights with
  * smaller indices are chosen first. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
@@ -158,8 +158,8 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* Sets to 0 the n weights with the lowest costs among each m consecutive weights of a row. If costs
- * are equal, weights with smaller indices are chosen first. */
+/* Among each m consecutive weights of a row, sets the n weights with the lowest costs to 0. If
+ * costs are equal, weights with smaller indices are chosen first. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

@@ -8,7 +8,7 @@ typedef struct osh_tune_rule {
     /* steps: number of steps of Adam, 0: no tuning. rows: number of samples in a step. */
     int64_t steps, rows;
     /* code_rate: learning rate of codes.
-     * rate: learning rate of scales and weights of norms, relative to their values. */
+     * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     double code_rate, rate;
     /* True: tuning is skipped if the model does not support it, and does fewer steps if it takes
      * too long. False: an unsupported model is an error, and all steps are done. */
@@ -18,7 +18,7 @@ typedef struct osh_tune_rule {
 typedef struct osh_tune_step { // parameters of one step of Adam; all weights use the same
     int64_t n;                // number of the step; the first step is 1
     /* code_rate: learning rate of codes.
-     * rate: learning rate of scales and weights of norms, relative to their values. */
+     * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     float code_rate, rate;
 } osh_tune_step;
 

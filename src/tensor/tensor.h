@@ -26,8 +26,8 @@ typedef enum { // dtypes; io/safetensors_write.c has their order in a file
 } osh_dtype;
 /* Returns the tag of a dtype in safetensors files, such as "F8_E4M3". */
 const char *osh_dtype_name(osh_dtype dt);
-/* Returns the dtype with a safetensors tag or torch name, such as "BF16", "bfloat16" or
- * "torch.float16". Returns OSH_DTYPE_NONE for all other texts. */
+/* Returns the dtype that has this tag in safetensors ("BF16") or this name in torch ("bfloat16" or
+ * "torch.bfloat16"). Returns OSH_DTYPE_NONE for all other texts. */
 osh_dtype osh_dtype_of_name(const char *tag);
 /* Returns the number of bytes of an element. */
 size_t osh_dtype_bytes(osh_dtype dt);
@@ -50,9 +50,10 @@ osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape);
 /* Frees the tensor and its data. Accepts NULL. */
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-/* Returns a view of `data` as a tensor, which is valid as long as `data` is. */
+/* Returns a view of `data` as a tensor. The view is valid as long as `data` is. */
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
-/* Return the number of elements of the tensor, and the number of bytes of its data. */
+/* osh_tensor_numel returns the number of elements of the tensor. osh_tensor_bytes returns the
+ * number of bytes of its data. */
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
 /* Returns the number of host bytes (gross) of a tensor whose data have n_bytes. */

@@ -341,9 +341,9 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
     return true;
 }
 
-/* Returns the kind of positions where all normalizers together allow a cut. A kind other than
- * "never" or "calm" requires two things. Only Lowercase and StripAccents run before a normal form
- * (NFC, ...), because other normalizers may change the characters that the form joins. No
+/* Returns the kind of cut (osh_cut_kind) that the whole list of normalizers allows. Kinds other
+ * than "never" and "calm" have two conditions. Only Lowercase and StripAccents run before a normal
+ * form (NFC, ...), because other normalizers may change the characters that the form joins. No
  * normalizer that deletes characters runs before Prepend, because Prepend ignores an empty text. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {

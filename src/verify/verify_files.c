@@ -147,8 +147,8 @@ done:
     return rc;
 }
 
-/* Checks that there are no other files with tensors, which some tools would load, and that
- * total_size of the index is right. */
+/* Checks that no other file of the directory has tensors, because some tools would load such a
+ * file. Also checks total_size of the index. */
 static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -203,8 +203,8 @@ static osh_status files_known_add(osh_ctx *cx, osh_map *known, const char *name)
     return osh_map_put(cx, known, name, strlen(name), 0);
 }
 
-/* Lists the files that an output may have: those of the manifest, of the source and of the plan,
- * and the reports and the log of a run. */
+/* Lists the files that an output may have. These are the files of the manifest, the source and the
+ * plan, and also the reports and the log of a run. */
 static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
 {
     static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html",
@@ -220,7 +220,7 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        /* `closed` stands for the source if there is no plan. It has no shards. */
+        /* If there is no plan, `closed` takes the place of the source. `closed` has no shards. */
         osh_checkpoint closed = {.dir = v->opt->model};
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     }
@@ -266,7 +266,7 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    /* `closed` stands for the source if there is no plan. It has no shards. */
+    /* If there is no plan, `closed` takes the place of the source. `closed` has no shards. */
     osh_checkpoint closed = {.dir = v->opt->model};
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     for (size_t i = 0; i < n; i++) {

@@ -8,8 +8,8 @@
 #include "output/manifest_text.h"
 #include "verify/verify.h"
 
-/* Stores the error that the manifest records for one module in the map. Has the type of
- * osh_json_taken.item. */
+/* The manifest records an error for each module. Stores the error of one module in the map
+ * `recorded`. Has the type of osh_json_taken.item. */
 static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSON *module)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(module, "name");

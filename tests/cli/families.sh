@@ -153,8 +153,8 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
 # GPT-2 has Conv1D modules instead of Linears. So it cannot be quantized, and a message says so.
-# eval reads its transposed weights. In the released files, names do not begin with "transformer.";
-# such a checkpoint gives the same perplexity.
+# `oneshot eval` reads its transposed weights. In the released files, names do not begin with
+# "transformer."; such a checkpoint gives the same perplexity.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare

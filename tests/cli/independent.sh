@@ -8,7 +8,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 recipe() { # arguments: file, modifiers; writes a stage per modifier, because a stage cannot have
-           # two modifiers of one name
+           # two modifiers with the same name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"

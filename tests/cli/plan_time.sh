@@ -1,7 +1,7 @@
 # plan_time.sh - tests that a plan takes only seconds of processor time, even for models with many
 # experts (18,624 and 36,472 Linears). A plan for a GPU takes only seconds, too, although it
-# computes the addresses of blocks for each batch length. One model has the shapes of Qwen3-30B-A3B,
-# with samples of many lengths. Another has the shapes of Llama-3-405B, with a budget for which the
+# computes the addresses of blocks for each batch length. One model has the shapes of Qwen3-30B-A3B.
+# Its samples have many lengths. Another model has the shapes of Llama-3-405B. For its budget the
 # plan tries many settings.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }

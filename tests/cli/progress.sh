@@ -152,8 +152,8 @@ python3 - <<'P'
 import json
 read = lambda name: [e for e in map(json.loads, open(name)) if e["event"] == "progress"]
 events = read("eval.jsonl")
-# tokens_per_s = tokens * fraction / (elapsed_s - begin). All events, of the model and of the
-# reference, must give the same time `begin`.
+# tokens_per_s = tokens * fraction / (elapsed_s - begin). The events of the model and those of the
+# reference must all give the same time `begin`.
 begin = [e["elapsed_s"] - 4 * 128 * e["fraction"] / e["tokens_per_s"] for e in events if e["fraction"] > 0]
 assert len(begin) >= 11 and events[-1]["phase"] == "score" and max(begin) - min(begin) < 0.05, begin
 survey = [e for e in read("owl.jsonl") if e["phase"] == "outliers"]

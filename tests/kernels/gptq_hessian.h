@@ -4,8 +4,8 @@
 #include "kernel_test.h"
 #include "plain.h"
 
-/* Makes a damped Hessian h [I, I] = X^T X / n, with both triangles, in the form that a modifier
- * passes to gptq_factor. X [n, I] has n = 2 I correlated rows. */
+/* Makes a damped Hessian h [I, I] = X^T X / n in the form that a modifier passes to gptq_factor.
+ * Both triangles are set. X [n, I] has n = 2 I correlated rows. */
 static inline void hessian_of(float *h, int64_t I)
 {
     /* x: one row of X; y: that row divided by n; x owns the memory of both rows. */

@@ -1,5 +1,5 @@
-/* test_gptq_factor.c - compares gptq_factor with the definition of the factor, and tests the
- * functions that permute H for a solve and restore it, on the CPU and on a GPU. */
+/* test_gptq_factor.c - tests gptq_factor on the CPU and on a GPU: compares its result with the
+ * definition of the factor. Also tests the functions that permute H for a solve and restore H. */
 #include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"

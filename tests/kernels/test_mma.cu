@@ -43,8 +43,8 @@ static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b
     for (int i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = fc.v[i];
 }
 
-/* Loads four matrices. Element (row, col) of matrix m is 64 m + 8 row + col. out [2, 32, 4]: out[0]
- * gets the matrices as they are, out[1] transposed. */
+/* Loads four matrices. Element (row, col) of matrix m is 64 m + 8 row + col. In out [2, 32, 4],
+ * out[0] gets the matrices, and out[1] gets the transposed matrices. */
 static __global__ void ldmatrix_kernel(uint32_t *out)
 {
     OSH_DYNAMIC_SHARED(uint16_t, rows);

@@ -1,5 +1,5 @@
-/* test_prune.c - compares prune_solve with its reference, on the CPU and on a GPU, compares masks
- * with a sort, and tests that GPTQ keeps the zeros of a pruned weight. */
+/* test_prune.c - compares prune_solve with its reference, on the CPU and on a GPU. Also compares
+ * masks with a sort, and tests that GPTQ keeps the zeros of a pruned weight. */
 #include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"

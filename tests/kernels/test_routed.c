@@ -1,6 +1,6 @@
-/* test_routed.c - tests, on a GPU, experts that run only on the rows that the router sends to them:
- * the lists of rows, copies of the rows, a linear op on the rows of one expert, and all experts in
- * one call. One call must give the same bytes as single ops. */
+/* test_routed.c - tests experts on a GPU. They run only on the rows that the router sends to them.
+ * Tests the lists of rows, copies of the rows, a linear op on the rows of one expert, and all
+ * experts in one call. One call must give the same bytes as single ops. */
 #include "on_gpu.h"
 
 typedef struct fixture {

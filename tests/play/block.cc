@@ -58,8 +58,8 @@ static struct {
     thread *now;
     const int *order;                 // [n] indices of the threads in the order in which they run
     int places[MAX_THREADS];          // [thread] position in `order`
-    uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`, 1 if the thread there
-                                      // can run
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`: 1 if the thread at
+                                      // this position can run
     int first_ready;                  // no word of `ready` before this one has a bit
     int n, count; // n: number of threads of the block; count: number of threads whose predicate was
                   // not 0 at the last barrier
@@ -120,8 +120,8 @@ static void set_all_ready(void)
     block.first_ready = 0;
 }
 
-/* Returns the first thread, in the block's order, that can run, or NULL. So a warp runs alone until
- * its lanes wait for other warps, which keeps its stacks in the cache. */
+/* Returns the first thread in the block's order that can run, or NULL. So a warp runs alone until
+ * its lanes wait for other warps. This order keeps the stacks of the warp in the cache. */
 static thread *find_ready(void)
 {
     for (int &i = block.first_ready; i < (block.n + 63) / 64; i++) {

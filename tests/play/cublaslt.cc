@@ -12,9 +12,9 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t { cublasComputeType_t compute; int32_t transa, transb; };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld, stride; // column-major matrix: rows, cols: number of rows and of
-                                    // columns; ld: number of elements between two columns; stride:
-                                    // number of elements between two matrices
+    int64_t rows, cols, ld, stride; // rows, cols: size of a matrix, which is column-major; ld:
+                                    // number of elements from one column to the next; stride:
+                                    // number of elements from one matrix to the next
     int32_t n_batch;
 };
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };
@@ -251,8 +251,8 @@ struct product {
     float alpha, beta;
 };
 
-/* Multiplies as a GPU that truncates sums (osh_play_truncate). For each instruction, the sum of its
- * products and of the sum so far is exact, and is then truncated to F32. */
+/* Multiplies matrices like a GPU that truncates sums (osh_play_truncate). Each instruction adds its
+ * products to the sum so far. The new sum is exact, and is then truncated to F32. */
 static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a,
                          const std::vector<float> &b)
 {

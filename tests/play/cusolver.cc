@@ -28,8 +28,8 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-static size_t wish(int64_t n) // returns the number of bytes of GPU memory for a call, a whole
-                              // number of floats
+static size_t wish(int64_t n) // returns the number of bytes of GPU memory for a call; it is a
+                              // multiple of the size of a float
 {
     return (osh_play_solver_bytes + osh_play_solver_each * (size_t)(n * n) + 3) / 4 * 4;
 }

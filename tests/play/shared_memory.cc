@@ -18,7 +18,7 @@ struct range { char *at; size_t n; };
 
 static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 {
-    *(ElfW(Addr) *)user = info->dlpi_addr; // this is the first call, which is for the program
+    *(ElfW(Addr) *)user = info->dlpi_addr; // the first call, which is this one, is for the program
     return 1;
 }
 

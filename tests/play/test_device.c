@@ -54,8 +54,8 @@ static osh_tensor *bytes_new(fixture *f, size_t n)
     return t;
 }
 
-/* Copies n bytes to the GPU and back. The source is overwritten as soon as put returns. The target
- * may be page-locked. */
+/* Copies n bytes to the GPU and back. The source is overwritten as soon as `put` returns. The
+ * target may be page-locked. */
 static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 {
     osh_ctx *cx = f->cx;
@@ -94,7 +94,7 @@ static void test_copies(void **state)
 }
 
 /* Makes more small copies than the ring of buffers can hold. The source of each copy is overwritten
- * when put returns. */
+ * when `put` returns. */
 static void test_many_small(void **state)
 {
     fixture *f = *state;

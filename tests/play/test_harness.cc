@@ -104,8 +104,8 @@ static void close_gpu(emulated *p)
     assert_int_equal(osh_play_live(), 0);
 }
 
-/* Runs fn in a child process. Checks the stderr of the child, and that it ended by a signal or
- * (with a sanitizer) an exit code. */
+/* Runs fn in a child process. Checks the stderr of the child. Also checks that the child failed: a
+ * signal ended it, or (with a sanitizer) its exit code is not 0. */
 static void dies(void (*fn)(emulated *), const char *wanted)
 {
     char text[4096];

@@ -1,5 +1,5 @@
-/* test_slots.c - tests values on the disk (src/store/slots.c) on the emulated GPU with an emulated
- * cuFile: every reader must get exactly the stored rows. */
+/* test_slots.c - tests src/store/slots.c, which stores values on the disk. Uses the emulated GPU
+ * and an emulated cuFile. Every reader must get exactly the stored rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
-// samples of 1 to 97 tokens, and one of 900,000 tokens; it is larger than a slot (a buffer in GPU
-// memory for reads by cuFile)
+// samples of 1 to 97 tokens, and one of 900,000 tokens, which is larger than a slot (a slot is a
+// buffer in GPU memory for reads by cuFile)
 static int64_t offsets[SAMPLES + 1];
 static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};
@@ -120,7 +120,7 @@ static osh_device_counters counted(fixture *f)
     return c;
 }
 
-/* Finds the file of the value in the directory, which also has a small file that identifies the
+/* Finds the file of the value. The directory has one other file, which is small and identifies the
  * directory. */
 static void find_file(fixture *f, char path[300])
 {

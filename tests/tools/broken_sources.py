@@ -49,7 +49,7 @@ def others(leaf, dtype):
 def main():
     oneshot, data, output, modules = sys.argv[1:5]
     n = 0
-    # under sanitizers plan reads every source, and the other commands read only the first source
+    # under sanitizers `oneshot plan` reads every source; the other commands read only the first one
     sanitized = os.environ.get("SANITIZED")
     for source in sys.argv[5:]:
         there = read(pathlib.Path(source) / "model.safetensors")

@@ -250,7 +250,7 @@ typedef enum { NOTHING, EVERYTHING, BEHIND, FEW, HALF, N_LOSSES } loss;
 static const char *const losses[] = {"nothing", "everything", "what came late", "single sectors",
                                      "half"};
 
-/* Returns the number of writes, out of n, that reached a sector. */
+/* There were n writes to a sector. Returns the number of these writes that reached the sector. */
 static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
 {
     uint64_t about = (uint64_t)file << 8 | 1;

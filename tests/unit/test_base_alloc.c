@@ -264,7 +264,7 @@ static void experts_blocks_have_huge_pages(void **state)
         assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < N; i += 2) osh_free(cx, p[i]);
-    osh_mem_trim(cx); // returns to the system the pages of freed blocks between other blocks
+    osh_mem_trim(cx); // gives pages of freed blocks between other blocks back to the system
     assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     for (int i = 1; i < N; i += 2) {
         for (size_t k = 0; k < n_bytes; k += 4096) assert_int_equal(p[i][k], 0);
@@ -308,7 +308,7 @@ static void classes_and_limits(void **state)
     assert_non_null(strstr(osh_error_text(cx), "host memory"));
     osh_error_clear(cx);
 
-    osh_mem_move(cx, more, OSH_MEM_DEVICE); // moving bytes to another class allocates nothing
+    osh_mem_move(cx, more, OSH_MEM_DEVICE); // a move to another class allocates nothing
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
     osh_free(cx, more), osh_free(cx, last), osh_free(cx, device);
     for (int i = 0; i < 8; i++) osh_free(cx, chunks[i]);

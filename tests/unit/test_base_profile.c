@@ -190,7 +190,7 @@ static void short_peak_is_seen(void **state)
     assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
-    /* The last sample is after the peak, with low memory again. */
+    /* The last sample was taken after the peak, when the used memory was low again. */
     assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2);
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
     osh_profile_data_deinit(cx, &d);

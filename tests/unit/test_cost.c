@@ -143,8 +143,8 @@ static void long_samples(void **state)
 
 typedef struct shares {
     int n;         // number of passes
-    double sum[2]; // [0]: sum of the shares (osh_cost_share) of the passes that observe; [1]: of
-                   // the passes that propagate
+    double sum[2]; // sums of the shares (osh_cost_share) of passes; [0]: passes that observe; [1]:
+                   // passes that propagate
 } shares;
 static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost *c, int index)
 {
@@ -166,8 +166,9 @@ static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost
     free(open);
 }
 
-/* The share of a pass is its fraction of the cost of all passes of its kind (observe or propagate)
- * in a subgraph. The shares of a kind add up to 1, except for the time to read weights. */
+/* A pass is of the kind observe or propagate. The share of a pass is its cost divided by the cost
+ * of all passes of the same kind in a subgraph. The shares of a kind add up to 1, except for the
+ * time to read weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;

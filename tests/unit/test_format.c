@@ -127,7 +127,7 @@ static void test_static_inputs(void **state)
                  "input_zero_point was not");
 }
 
-/* Tests wrong tensors for a packed Linear [2, 32], which must be refused. */
+/* Wrong tensors for a packed Linear [2, 32] must be refused. */
 static void test_bad_stored(void **state)
 {
     uint32_t words[8] = {0};

@@ -98,8 +98,8 @@ static osh_status move(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return OSH_OK;
 }
 
-/* Changes one element of a value as n says, and returns the sum of -log p of the next tokens of a
- * sample. */
+/* Runs the model on a sample, and changes one element of a value during the run. `n` describes the
+ * change. Returns the loss: the sum of -log p of the sample's next tokens. */
 static double loss(job *j, int sample, nudge *n)
 {
     osh_ctx *cx = j->at.cx;

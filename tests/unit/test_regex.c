@@ -113,8 +113,8 @@ static void test_matches_are_whole_characters_in_the_searched_part(void **state)
     assert_int_equal(at.start, 1);
     osh_regex_free(cx, r);
     r = compile(
-        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // matches after each a; \K moves the start of the
-                                                // match to before the a
+        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // matches after each "a"; \K moves the start of
+                                                // the match to the position before the "a"
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  "matches bytes 0 to 1 of 3; want a match of whole characters from byte 1 on",
                  osh_regex_find_valid(cx, r, "aaa", 3, 1, &at));

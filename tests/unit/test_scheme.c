@@ -315,8 +315,8 @@ static void test_print_order(void **state)
     osh_q_config_free(cx, again);
 }
 
-/* Looks up each of `modules` as vLLM does. A row has the targets of one or two groups, and for each
- * module the number of the group that it must get (-1: no group). */
+/* Looks up each of `modules` as vLLM does. A row has the targets of one or two groups. It also has
+ * the number of the group that each module must get (-1: no group). */
 static void test_vllm_lookup(void **state)
 {
     static const char *const modules[] = {"m.embed_tokens", "m.0.q_proj",    "m.0.k_proj",

@@ -17,8 +17,8 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the text of the tokenizer.json of a case (own; free() frees it): a model of `root` and
- * the members of `c`. */
+/* Returns the text of the tokenizer.json of a case (own; free() frees it). It has a model of `root`
+ * and the members of `c`. */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();
@@ -246,8 +246,8 @@ static void merging_follows_its_definition(void **state)
     cJSON_Delete(root);
 }
 
-/* Encodes a megabyte that pre-tokenizers do not cut. Merging in quadratic time would take seconds,
- * and a quadratic search of a regex minutes. */
+/* Encodes a megabyte that pre-tokenizers do not cut. Merging in quadratic time would take seconds.
+ * A quadratic search of a regex would take minutes. */
 static void long_words_are_not_quadratic(void **state)
 {
     osh_ctx *cx = *state;

@@ -1,5 +1,6 @@
-/* hessian_accum.c - computes H += X^T X, and for shift_accum D += (X0 - X)^T X. Each tile of 256 x
- * 256 elements of H is a sum over tiles of up to 512 tokens, in the order of the batch.
+/* hessian_accum.c - computes H += X^T X for the op hessian_accum, and D += (X0 - X)^T X for the op
+ * shift_accum. Each tile of 256 x 256 elements of H is a sum over tiles of up to 512 tokens, in the
+ * order of the batch.
  *
  * All tokens of a tile belong to one sample, so H does not depend on the batches. Tiles of H on the
  * diagonal are computed by ssyrk. With AVX2 (math/tile.h), tokens are packed once for all threads,
@@ -26,7 +27,7 @@ typedef struct hessian_job {
     /* Input X in f32, [rows of the panel, I]. A panel is a few tiles of tokens that are converted
      * to f32 together. */
     const float *x;        // view
-    /* If h is D: X0 - X, with the shape of x. NULL if h is the lower triangle of H. */
+    /* Matrix X0 - X with the shape of x if h is D. NULL if h is the lower triangle of H. */
     const float *left;     // view
     const osh_tile *tiles; // view: tiles of tokens in the current panel
     int64_t n_tiles, first_row, n_cols;
@@ -112,7 +113,7 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     }
 }
 
-/* Returns the number of blocks in the block row of H that ends at row `end`. */
+/* A block row of H ends at row `end`. Returns the number of its blocks. */
 static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
 {
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);

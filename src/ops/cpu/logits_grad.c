@@ -61,8 +61,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Overwrites `row`, the logits of token n, by the gradients of the elements of x W^T. other: for
- * kl, the reference model's logits of the token. keep: scratch [ld]. */
+/* On entry `row` has the logits of token n. Overwrites them with the gradients of the elements of
+ * x W^T. other: the reference model's logits of the token, only for kl. keep: scratch [ld]. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)
 {

@@ -141,8 +141,7 @@ WIDE_FN void rest_finish_row(rest *t, finish how)
     t->row++;
 }
 
-/* ---- with AMX: matrix products; between their steps, rows of the previous block are finished
- * ---- */
+/* ---- with AMX: matrix products that finish rows of the previous block between steps ---- */
 
 typedef struct tiles {
     float *c; // view: the sums of a block, [32, 32]

@@ -1,9 +1,11 @@
 /* elementwise_grad.cu - computes the gradients of add, scale, slice, glu and act, in f32.
  *
- *   add     da += dy, db += dy
+ *   add     da += dy
+ *           db += dy
  *   scale   dx += `by` dy
  *   slice   dx += dy, at the columns of the slice
- *   glu     dgate += dy up act'(gate), dup += dy act(gate); clamped values have gradient 0 (glu.c)
+ *   glu     dgate += dy up act'(gate)
+ *           dup += dy act(gate); clamped values have gradient 0 (glu.c)
  *   act     dx += dy act'(x) */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
@@ -48,7 +50,7 @@ osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
                         osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
 }
 
-/* `each`: number of columns of dy for one period of x: `width` columns and their padding */
+/* each: number of columns of dy for one period of x, which are `width` columns and their padding */
 typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape;
 
 static __global__ void slice_back(float *to, const float *dy, slice_shape p)

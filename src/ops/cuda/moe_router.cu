@@ -1,19 +1,24 @@
 /* moe_router.cu - computes moe_router. A warp computes a token; lane l computes the experts l, l +
  * 32, ...
  *
- *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
+ *   in[0] logits [N, E]
+ *   in[1] w [E], if scaled
+ *   out route [N, E]
  *
- * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal logits the lower
- * index), else 0. A butterfly over the warp computes the sum. With norm_topk_prob, the results are
- * divided by their own sum, whose terms are added in the order of the choice. With the attribute
- * `scaled`, the result of expert e is multiplied by w[e]. N tokens, E experts. */
+ *   route = e^(logit - max) / sum, in f32
+ *
+ * Only the experts with the top_k largest logits get this weight; all others get 0. If logits are
+ * equal, the lower index is chosen. A butterfly over the warp computes the sum. With
+ * norm_topk_prob, the results are divided by their own sum, whose terms are added in the order of
+ * the choice. With the attribute `scaled`, the result of expert e is multiplied by w[e]. N tokens,
+ * E experts. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* Returns the expert with the largest logit among the experts that are not chosen yet, in all lanes
- * of the warp. Sets *logit to that logit. Bit i of `taken` is set if the i-th expert of the calling
- * lane (expert lane + 32 i) is chosen. */
+/* Returns the expert with the largest logit among the experts that are not chosen yet. All lanes of
+ * the warp get the same result. Sets *logit to that logit. Bit i of `taken` is set if the i-th
+ * expert of the calling lane (expert lane + 32 i) is chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)
@@ -33,7 +38,7 @@ static __device__ inline int router_next_best(float *logit, const T *row, int E,
     return at;
 }
 
-/* Computes route [n, E] from logits [n, E] and, if scaled, w [E]. */
+/* Computes route [n, E] from logits [n, E]. If the op is scaled, also reads w [E]. */
 template <class T>
 static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w, int64_t n, int E,
                                      osh_moe_router_attr at)

@@ -1,7 +1,9 @@
 /* nll.cu - computes nll. A thread block computes one row, for one block of the vocabulary after the
  * other.
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: no target
+ *   in[0] x [N, D]
+ *   in[1] w [V, D]
+ *   in[2] targets I32 [N], < 0: no target
  *   out nll F32 [N]
  *
  * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of

@@ -1,7 +1,8 @@
-/* peak.cu - measures the speed of the GPU for products of square matrices, attention, and copies
- * inside GPU memory and from page-locked host memory. Each measurement repeats its call until the
- * given seconds are over. The clock rate falls while a GPU gets warm, so a measurement should take
- * several seconds. A shorter measurement gives a speed that is too high. */
+/* peak.cu - measures the speed of the GPU for four kinds of work: products of square matrices,
+ * attention, copies inside GPU memory, and copies from page-locked host memory. Each measurement
+ * repeats its call until the given seconds are over. The clock rate falls while a GPU gets warm, so
+ * a measurement should take several seconds. A shorter measurement gives a speed that is too
+ * high. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -39,7 +40,7 @@ done:
 /* Operation whose speed is measured: attention, a matrix product, or a copy. */
 typedef struct gpu_work {
     osh_device *d;
-    /* own: the matrices of a product, or the source a and the destination c of copies. */
+    /* own: the matrices of a product. For copies, `a` is the source and `c` is the destination. */
     osh_tensor *a, *b, *c;
     void *host;            // own: page-locked memory that is copied to c; NULL: a is copied to c
     int64_t side; // number of rows and of columns of the matrices of a product; 0: no product

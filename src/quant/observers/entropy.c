@@ -1,5 +1,5 @@
-/* entropy.c - chooses the range with the least KL(p || q), where p is the histogram clipped to the
- * range and q is p reduced to `levels` values.
+/* entropy.c - chooses the range with the least KL(p || q). The distribution p is the histogram
+ * after it is clipped to the range. The distribution q approximates p with only `levels` values:
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
  *   q   the bins of p without the values outside, divided into `levels` runs. A run has
@@ -35,8 +35,8 @@ static double entropy_smooth(double x, double zeros, double n)
     return x > 0 ? fmax(x - 1e-4 * zeros / (n - zeros), 1e-4) : 1e-4;
 }
 
-/* Returns the sum of the counts of bins [first, end), divided by the number of these bins with p >
- * 0. Sets *bins to this number. */
+/* Sets *bins to the number of the bins [first, end) for which p > 0. Returns the sum of the counts
+ * of bins [first, end) divided by *bins, or 0 if *bins is 0. */
 static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;

@@ -27,9 +27,9 @@ OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_
     v8_select(step, &below, &least, step);
 }
 
-/* Rounds x, which must be between lo and hi, to the nearest value of a float grid, ties to even.
- * Keeps the sign if x becomes 0. Adding 1.5 * 2^23 steps to x, and subtracting them again, rounds x
- * to a multiple of a step. */
+/* Rounds x to the nearest value of a float grid, ties to even. x must be between lo and hi. Keeps
+ * the sign if x becomes 0. The function adds 1.5 * 2^23 steps to x and subtracts them again. This
+ * rounds x to a multiple of a step. */
 OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 {
     osh_v8f step, r;
@@ -108,7 +108,7 @@ OSH_VEC_FN void v8_root(osh_v8f *x)
     for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
-/* Subtracts from x Adam's step for the gradient g. */
+/* Subtracts a step of Adam from x. g: the gradient. */
 OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
                         const osh_ada_row_step *t)
 {
@@ -182,8 +182,8 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes q, the code as a value of the grid, and u = w / s for eight weights. Integer codes are
- * rounded and then clipped; float codes are clipped and then rounded.
+/* Computes q and u for eight weights. u is w / s, and q is the value of the grid that is the code.
+ * Integer codes are rounded and then clipped; float codes are clipped and then rounded.
  * at[0]: index of the first element of the row.
  * at[1]: index in the row of the first of the eight columns.
  * in: a lane has all bits set if its code was not clipped. */

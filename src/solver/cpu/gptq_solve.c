@@ -123,8 +123,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads the weights and scales of a panel. If a->nearest is true, replaces the weights by the
- * errors of rounding them to nearest. The column loop then works on these errors
+/* Loads the weights and scales of a panel. If a->nearest is true, rounds each weight to nearest and
+ * replaces the weight by its rounding error. The column loop then works on these errors
  * (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {

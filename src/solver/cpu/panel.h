@@ -1,6 +1,6 @@
-/* panel.h - declares the column loop inside a block of columns, and the search for scales, on
- * panels. A panel contains rows of a weight, transposed to [columns, rows]. Each vector lane has
- * its own row, so no sum crosses lanes and all instruction sets give the same bytes. */
+/* panel.h - declares two functions on panels: the column loop inside a block of columns, and the
+ * search for scales. A panel contains rows of a weight, transposed to [columns, rows]. Each vector
+ * lane has its own row, so no sum crosses lanes and all instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"
@@ -36,7 +36,7 @@ typedef struct osh_panel {
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* Replaces the weights of n columns by the errors of rounding them to nearest. */
+/* Rounds the weights of n columns to nearest. Replaces each weight by its rounding error. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
 /* Adds the errors of a block of k columns to n later columns: w [n, rows] += ut [n, k] ne [k,
@@ -44,8 +44,9 @@ void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
  * have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
-/* Transposes `from` [m, n] to `to` [n, m]. Rows of `to` are ldt elements apart, and rows of `from`
- * ldf elements. */
+/* Transposes `from` [m, n] to `to` [n, m].
+ * ldt: number of elements from one row of `to` to the next.
+ * ldf: number of elements from one row of `from` to the next. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
 /* Transposes `from` [m, n]: column j of `from` becomes row `at`[j] of `to`, or row j if `at` is
  * NULL. */
@@ -60,8 +61,8 @@ typedef struct osh_panel_turned { // the codes of a panel
  * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);
-/* For each row r of the panel: adds the sum over n columns j of ne[j][r]^2 / 2 to sums[r]. The
- * terms are added in the order of the columns. */
+/* For each row r of the panel and each of n columns j, adds ne[j][r]^2 / 2 to sums[r]. The terms
+ * are added in the order of the columns. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
 typedef struct osh_search { // arguments of the search for the scales of one group

@@ -1,5 +1,5 @@
-/* gptq_refine.cuh - declares osh_cu_tile, which contains some rows of a weight on a GPU, and
- * functions that do the steps of solver/gptq_refine.h on a tile. */
+/* gptq_refine.cuh - declares osh_cu_tile, and functions that do the steps of solver/gptq_refine.h
+ * on a tile. A tile contains some rows of a weight on a GPU. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
@@ -73,9 +73,9 @@ typedef struct osh_cu_tile {
 osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Writes A and b of the normal equations for the scales of groups [g0, g0 + n) to t->fit, for each
- * row. If `band` > 1, each `band` consecutive rows share scales. The first of these rows then gets
- * the sums over all of them. Overwrites t->d and t->next. */
+/* Each row has normal equations A x = b for the scales of the groups [g0, g0 + n). Writes A and b
+ * of each row to t->fit. If `band` > 1, each `band` consecutive rows share scales. The first of
+ * these rows then gets the sums over all of them. Overwrites t->d and t->next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);

@@ -17,12 +17,15 @@
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
  *
- * After a block of 128 columns, the product needs for each element of w: with F32 2 x 128
- * operations, which take 5.1 ps at 50 TFLOP/s; with TF32 6 x 128 operations, which take 2.2 ps at
- * 350 TFLOP/s. Reading and writing the element takes 2.0 ps (8 bytes at 4 TB/s). For TF32 the
- * kernel also writes 12 bytes for each of the 128 errors of a row, which takes 0.4 ns per row. So
- * TF32 saves time if more than about 130 columns remain. U is split into U_hi and U_lo once for
- * each block (16 bytes of traffic per element) and serves all rows.
+ * Time of the product for each element of w, after a block of 128 columns:
+ *
+ *   F32    2 x 128 operations take 5.1 ps at 50 TFLOP/s
+ *   TF32   6 x 128 operations take 2.2 ps at 350 TFLOP/s
+ *   both   reading and writing the element takes 2.0 ps (8 bytes at 4 TB/s)
+ *
+ * For TF32 the kernel also writes 12 bytes for each of the 128 errors of a row, which takes 0.4 ns
+ * per row. So TF32 saves time if more than about 130 columns remain. U is split into U_hi and U_lo
+ * once for each block (16 bytes of traffic per element) and serves all rows.
  *
  * Only the product rounds differently from the loop of the reference (solver/gptq_solve.c). Each
  * row has one thread, because a quantization is a long chain of operations (two divisions, three
@@ -293,8 +296,8 @@ done:
     return rc;
 }
 
-/* Copies the scales, zero points and lists of columns of all jobs to the device, and the table of
- * panels. */
+/* Copies the table of panels to the device. Also copies the scales, the zero points and the lists
+ * of columns of all jobs. */
 static osh_status solver_put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
@@ -323,8 +326,8 @@ done:
     return rc;
 }
 
-/* The n panels first, first + step, ... of a tile. The k-th of them uses the matrix U at u + k
- * u_stride. */
+/* Some panels of a tile. Panel k of these n panels has the index first + k * step in the tile, and
+ * uses the matrix U at u + k * u_stride. */
 typedef struct panels {
     int64_t first, n, step;
     const float *u;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 enum { ROWS = 64 };           // number of threads of a thread block; each thread has one row
-/* TURN x STEP threads together transpose TURN rows of TURN columns. */
+/* A thread block of TURN x STEP threads transposes a square of TURN rows and TURN columns. */
 enum { TURN = 32, STEP = 8 };
 
 typedef osh_gptq_panel panel;
@@ -24,7 +24,7 @@ typedef struct tile {
      * over all weights. */
     float *scale, *zero;
     double *loss;        // [P]
-    double *squares;     // sums over each row of (w - out)^2 and of w^2, [2, P]
+    double *squares;     // [2, P]: sum of (w - out)^2 of each row, then sum of w^2 of each row
     int8_t *codes;       // codes, columns as in the checkpoint, [P, I]
     const panel *panels;
     int64_t I, P, block, n_cols;
@@ -137,8 +137,8 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     }
 }
 
-/* Overwrites t.w with the packed rows of all panels, one after the other. Element i of a row, with
- * b bits per code, is in bits [i b, (i + 1) b) of the row's words. */
+/* Overwrites t.w with the packed rows of all panels, one after the other. If a code has b bits,
+ * element i of a row is in bits [i b, (i + 1) b) of the row's words. */
 static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];

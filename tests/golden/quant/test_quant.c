@@ -242,8 +242,8 @@ static void test_weights(void **state)
     assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
 }
 
-/* Returns a quantization_config (own) with the case's scheme for input activations. The config also
- * has a scheme for weights, which is not used. */
+/* Returns a quantization_config (own) with the case's scheme for input activations. The scheme for
+ * weights in this config is not used. */
 static osh_q_config *config_of_inputs(const cJSON *c)
 {
     cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();

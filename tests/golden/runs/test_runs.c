@@ -1,6 +1,6 @@
-/* test_runs.c - compares a whole GPTQ run in F32 over a tiny model of each family (pipeline basic)
- * with the codes of LLM Compressor (gen.py), under each instruction set (cmake/tests.cmake). Prints
- * the numbers of differing codes.
+/* test_runs.c - compares the codes of whole GPTQ runs with those of LLM Compressor (gen.py). A run
+ * is in F32, over a tiny model of one family, with the pipeline basic. Every family is tested under
+ * each instruction set (cmake/tests.cmake). Prints the numbers of differing codes.
  *
  * At most 1 in 10,000 of all codes may differ, in at most LOOSE_ROWS rows of all families. In such
  * a row, a value is close to the middle between two codes. Another order of sums rounds the value
