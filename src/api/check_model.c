@@ -59,8 +59,8 @@ static size_t without_last(const char *name, size_t n)
     return n ? n - 1 : 0;
 }
 
-/* True if the template has the module of the tensor, or, in a decoder block, the parent of that
- * module. */
+/* True if the template has the module of the tensor. In a decoder block, also true if the template
+ * has the parent of that module. */
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
