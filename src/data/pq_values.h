@@ -48,8 +48,8 @@ typedef struct osh_pq_hybrid {
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
 /* A decoder of integers that are stored as differences of successive integers, in blocks. A block
- * begins with the smallest of its differences. From each difference of the block this one is
- * subtracted, and the results are stored in miniblocks, each with its own width in bits. */
+ * begins with its smallest difference, which is subtracted from all differences of the block. The
+ * results are stored in miniblocks. Each miniblock has its own width in bits. */
 typedef struct osh_pq_delta {
     osh_pq_bytes b;
     uint64_t n, i;        // n: number of values; i: index of the next value
