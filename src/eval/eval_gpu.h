@@ -19,8 +19,8 @@ bool osh_eval_gpu_wanted(const osh_eval_options *o);
  * possible budget. o, f, ref (or NULL) and d must outlive *out. */
 osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
-/* Returns the peak of host bytes during passes and scores. `ahead`: true if weights are
- * prefetched. */
+/* Returns the largest number of host bytes that the passes and the computation of scores need.
+ * `ahead`: true if weights are prefetched. */
 int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead);
 bool osh_eval_gpu_ahead(const osh_eval_gpu *c); // true if weights are prefetched
 /* Turns off the prefetch of weights. Must be called before osh_eval_gpu_run. */

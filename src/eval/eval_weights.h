@@ -24,8 +24,8 @@ int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e);
 /* Gives each weight an address in `block`, which has osh_eval_weights_bytes(e, ahead) bytes of
  * device d and belongs to the caller. */
 void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, bool ahead);
-/* Lets cuFile read files directly to the GPU, whose cuFile buffer must be open. Must be called
- * before the first step. */
+/* Lets cuFile read files directly to the GPU's memory. The cuFile buffer of the GPU must be open.
+ * Must be called before the first step. */
 void osh_eval_weights_direct(osh_eval_weights *e);
 /* Turns off the prefetch; must be called before the first step. */
 void osh_eval_weights_not_ahead(osh_eval_weights *e);
