@@ -44,8 +44,9 @@ osh_status osh_weights_read(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, const osh_weight_set *s);
 /* True if the loaded weight has the same bytes as one contiguous part of a file. */
 bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Returns the file whose bytes [begin, end) of entry *e are the bytes of the loaded weight. Returns
- * NULL if the weight is computed when it is read, or if its checksum must be recorded. */
+/* Returns the file that contains the bytes of the loaded weight. Sets *e to their entry, whose
+ * `begin` and `end` are positions in this file. Returns NULL if the weight is computed when it is
+ * read, or if its checksum must be recorded. */
 const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
                                        const osh_checkpoint *ck, int weight);
 /* Reads or computes a weight. The caller owns *out, which is in host memory. */

@@ -61,7 +61,7 @@ osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
 /* Copies `rows`, the rows of an expert, to their positions in `to` [N, D]. Other rows of `to` do
  * not change. */
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
-/* Returns an upper bound of the extra bytes of a node of an expert, for a batch of n_tokens tokens,
- * with the allocator's overhead. The inputs and outputs of the node are not counted. */
+/* Returns an upper bound of the bytes that a node of an expert needs in addition to its inputs and
+ * outputs. The bytes include the allocator's overhead. n_tokens: number of tokens of the batch. */
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens);
 #endif
