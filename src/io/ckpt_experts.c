@@ -220,8 +220,8 @@ static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 }
 
 /* Makes the entry of a matrix with the given shape, which is a part of expert e in the tensor `of`.
- * The new matrix begins at row `first` of the expert's matrix or, if the layout is transposed, at
- * column `first`. */
+ * The new matrix begins at row `first` of the expert's matrix. If the layout is transposed, it
+ * begins at column `first`. */
 static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {
