@@ -75,7 +75,7 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED
  * and the name of a module whose op has none. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
-/* Computes an upper bound of the host bytes, with the allocator's overhead, that osh_block_learn
- * needs besides the weights. Reads only O, I, group and rule.kind of args. */
+/* Computes an upper bound of the host bytes that osh_block_learn needs besides the weights. The
+ * bytes include the allocator's overhead. Reads only O, I, group and rule.kind of args. */
 osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b);
 #endif
