@@ -1,5 +1,6 @@
-/* by_route.c - checks recipes for --moe-calibrate-all-experts false, with which an expert gets only
- * the tokens that the router sends to it. Refuses recipes that need all tokens in each expert. */
+/* by_route.c - checks recipes if the job has `--moe-calibrate-all-experts false`. Each expert then
+ * gets only the tokens that the router sends to it. Refuses recipes that need all tokens in each
+ * expert. */
 #include <string.h>
 
 #include "match/matching.h"

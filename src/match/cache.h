@@ -42,8 +42,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l);
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
 /* True if no Linear with a smaller index needs the range of this Linear's k-th observed value. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
-/* Returns the number of bytes of histograms that the observers of the Linear keep in addition to
- * ranges. */
+/* Returns the number of bytes of the Linear's histograms. Some observers keep a histogram besides
+ * the range. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
 typedef struct osh_ranged { // a graph value whose range the run observes (run/ranges.h)
