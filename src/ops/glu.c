@@ -9,7 +9,9 @@
  *
  * With a limit l, alpha a and `plus` p:
  *
- *   y = (up + p) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
+ *   gate = min(gate, l)
+ *   up = max(-l, min(up, l))
+ *   y = (up + p) gate sigmoid(a gate)
  *
  * transformers' GptOssExperts has p = 1. DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
  *
@@ -84,8 +86,11 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     d[1] = u != up ? 0 : dy * g * s;
 }
 
-/* Computes dgate = dy up act'(gate) and dup = dy act(gate) for a chunk of elements. For a glu with
- * a limit, glu_clamped_back computes both. */
+/* Computes two gradients for a chunk of elements. For a glu with a limit, glu_clamped_back computes
+ * both.
+ *
+ *   dgate = dy * up * act'(gate)
+ *   dup = dy * act(gate) */
 static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

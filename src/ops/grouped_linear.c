@@ -34,7 +34,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Adds the products of the elements of x [n] and w [n] to the partial sums sum [LANES]. */
+/* Adds the products x[i] w[i] of n elements to LANES partial sums, which are in the array `sum`. */
 static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
 {
     int64_t i = 0;

@@ -79,8 +79,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head [Dh] of a token at position pos. way: factor of the angle; 1, but -1 for
- * gradients. */
+/* Rotates one head [Dh] of a token at position pos. way: factor of the angle. It is -1 for
+ * gradients, and otherwise 1. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
 {

@@ -138,7 +138,11 @@ done:
 
 /* ---- gradient ----
  *
- *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
+ *   dZ += dy C
+ *   dC = dy Z
+ *   dB = d x dZ
+ *   dx = D dy + d B dZ
+ *   dD = dy x
  *
  * These are the steps for one token. Tokens are processed from the last to the first. dZ is the
  * gradient with respect to Z. At the end of the step, dZ is multiplied by the decay f = exp(-A d),

@@ -59,8 +59,8 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Adds the results max, sum and best of a block to the state s. The maximum can change. So the
- * function multiplies the old sum by a factor *was, and the sum of the block by a factor *is.
+/* Adds the results `max`, `sum` and `best` of a block to the state s. The maximum can change. So
+ * the old sum is multiplied by the factor `*was`, and the sum of the block by the factor `*is`.
  * Returns both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)
