@@ -98,8 +98,8 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size replace all config groups and do not "
                      "support groups of attention: want kv_cache_scheme, or no such group",
                      m->type->name);
-        /* The survey measures changes of weights, so it leaves out codes for keys and values in the
-         * cache, which do not change weights. */
+        /* The survey measures changes of weights. Codes for keys and values in the cache do not
+         * change weights, so the survey leaves them out. */
         m->cache.present = false;
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
