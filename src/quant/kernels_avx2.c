@@ -1,6 +1,7 @@
-/* kernels_avx2.c - implements the loops of kernels.c with AVX2 and F16C. They give the same bytes.
- * The program chooses these loops at run time; all its other code is plain x86-64. A function with
- * a dtype argument is inlined for each dtype, so that the dtype is a constant in the loop. */
+/* kernels_avx2.c - implements the loops of kernels.c with AVX2 and F16C. The results have the same
+ * bytes. The program chooses these loops at run time; all its other code is plain x86-64. A
+ * function with a dtype argument is inlined for each dtype, so that the dtype is a constant in the
+ * loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)

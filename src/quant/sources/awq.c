@@ -90,8 +90,7 @@ static bool awq_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return false;
 }
 
-/* Sets the size of a group, and the shape of the weight, which follows from the shape of its
- * codes. */
+/* Sets the size of a group. Computes the shape of the weight from the shape of its codes. */
 static osh_status awq_find_shape(osh_ctx *cx, osh_source_module *q, const awq_config *c)
 {
     osh_status rc = OSH_OK;
