@@ -103,8 +103,8 @@ double osh_ranks_waited(const osh_ranks *r);
 /* The next functions send messages to rank 0, such as records and results. Rank 0 takes them when
  * it has time. The messages of a rank arrive in the order in which they were posted. osh_ranks_post
  * begins to send `bytes` (from osh_alloc), and takes ownership of `bytes`, even after a failure.
- * osh_ranks_posted frees the messages that are sent, and sets *n_left to the number of the
- * others. */
+ * osh_ranks_posted frees the messages that are sent. It sets *n_left to the number of messages that
+ * are not sent yet. */
 osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 /* Waits until at most `most` of the posted messages are not sent yet. */
