@@ -127,7 +127,7 @@ static bool json_wire(osh_ctx *cx, cJSON *o, const osh_plan *p, int i)
     return !osh_divide_wire(cx, &bytes, p, i, n) && json_number(o, "wire_bytes", bytes);
 }
 
-/* Adds the division of the work among ranks; nothing for one process. */
+/* Adds the numbers that say how the work is divided among ranks. Adds nothing for one process. */
 static bool json_ranks(cJSON *root, const osh_plan *p)
 {
     osh_division d = osh_divide(p);
