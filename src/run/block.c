@@ -9,8 +9,8 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    /* One job for each Linear that learns. The objects to which members of a job point are own,
-     * too. */
+    /* One job for each Linear that learns. Also owns the objects to which members of the jobs
+     * point. */
     osh_linear_job *jobs; // own [n_learns]
     osh_tensor **dense;   // own [n_learns]: copies of the original weights
 } blocked;

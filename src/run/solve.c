@@ -244,8 +244,7 @@ done:
     return rc;
 }
 
-/* Frees the group. Also frees the statistics, and the host copies of weights, that no later call
- * needs. */
+/* Frees the group. Also frees statistics and host copies of weights if no later call needs them. */
 static void group_close(osh_ctx *cx, group *g)
 {
     const osh_weights *w = g->to.s->w;

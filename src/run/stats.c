@@ -282,8 +282,8 @@ done:
     return rc;
 }
 
-/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
- * shift. Returns 1 if there are no such Linears. */
+/* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
+ * member `share` of this Linear, or 1 if there is none. (Such Linears have the same `share`.) */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -475,7 +475,7 @@ done:
     return rc;
 }
 
-/* On GPUs: finds out whether any rank has added rows to the sums of each expert
+/* On GPUs: for the sums of each expert, finds out whether a rank has added rows to them
  * (osh_stats_is_empty). */
 static osh_status stats_count_ranks(osh_ctx *cx, osh_stats *s)
 {
