@@ -26,7 +26,7 @@ typedef enum osh_window_kind {
     OSH_WINDOW_ALONE, // the calls are solved one after the other, each on all threads or on the GPU
     OSH_WINDOW_APART,    // the calls are solved in parallel, each on one thread
     OSH_WINDOW_GATHERED, // a GPU solves the calls together
-    OSH_WINDOW_BLOCK     // the Linears of the calls learn together with the whole block (blocks.h)
+    OSH_WINDOW_BLOCK     // all Linears of the block learn together (blocks.h)
 } osh_window_kind;
 
 typedef struct osh_windows {
