@@ -1,6 +1,6 @@
 /* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. The reference
- * solver/gptq_fit_scales.c has the formulas. A and b of the normal equations are computed by one
- * matrix product for each group, followed by dot products. */
+ * solver/gptq_fit_scales.c has the formulas. For each group, one matrix product and then dot
+ * products compute the matrix A and the vector b of the normal equations. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"

@@ -26,7 +26,7 @@ typedef struct osh_refine_tile {
     double *loss; // loss of each row with the codes and scales that were accepted last, [n]
     osh_panel panel;         // the columns of one group, transposed, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
-    int32_t *zeros;          // scale column of each column of `panel`, always 0, [group]
+    int32_t *zeros;          // [group], all 0: each column of `panel` has scale column 0
     double *fit;             // A and b of each row for osh_fit_solve, [rows, window (window + 1)]
     osh_change *changes;     // changes of the codes of each row, [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]

@@ -1,5 +1,5 @@
-/* gptq_permute.cu - makes a Hessian symmetric, permutes its rows and columns into solving order, in
- * place, and reads its diagonal.
+/* gptq_permute.cu - changes a Hessian in place: makes it symmetric, and permutes its rows and
+ * columns into solving order. Also reads its diagonal.
  *
  *   lower triangle given     upper one in the new order     mirrored
  *   | a . . |                | a b c |                      | a b c |
