@@ -44,8 +44,8 @@ osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
  * the ids that osh_tokenizer_end would append after them now. Keeps the text of *tail for later
  * parts. */
 osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail);
-/* Appends the special tokens that the post-processor puts before a text or, if the last argument is
- * true, after a text. */
+/* Appends the special tokens that the post-processor adds to a text. `after` false: the tokens
+ * before the text. `after` true: the tokens after the text. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool after);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
