@@ -77,7 +77,8 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 160 --recipe twice.yaml --calib-cache ram
-# If weights are rounded row by row, only bands of a weight are in memory, even of a large weight.
+# If weights are rounded row by row, the program never has a whole weight in memory. It has only
+# some bands of a weight, also if the weight is large.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \

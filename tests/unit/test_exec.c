@@ -270,7 +270,7 @@ static void add_original(model *m)
 
 typedef struct pairs {
     const osh_graph *g;
-    int n; // number of pairs of a value and its original that were live at the same time
+    int n; // number of values that were live at the same time as their originals
 } pairs;
 
 static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x,

@@ -69,8 +69,8 @@ static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
 }
 
 /* Returns the symmetric matrix H = X^T X, which the caller must free. Computes the rows of X one by
- * one, and adds the product of each row to H. Then each diagonal element i, except those of dead
- * channels, is replaced by the next multiple of 256, plus i. */
+ * one, and adds the product of each row to H. Then changes the diagonal, except in dead channels:
+ * rounds element i up to the next multiple of 256, and adds i. */
 static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
 {
     osh_tensor *h = NULL;
