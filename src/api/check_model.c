@@ -41,7 +41,7 @@ typedef struct checked {
     /* n_forgotten: number of tensors that the template forgets.
      * n_unread: number of tensors that no node reads (forgotten ones included). */
     int64_t n_forgotten, n_unread;
-    osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
+    osh_map *modules;   // own: names of the modules of all nodes, and names of their parents
 } checked;
 
 /* ---- tensors ---- */
