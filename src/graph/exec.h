@@ -194,8 +194,8 @@ void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m);
 typedef struct osh_exec_batch { // the batch for which a peak is predicted
     int64_t n_tokens;
     int n_threads;
-    /* If samples run in parallel: number of tokens of the n_threads longest samples together. 0:
-     * nodes run on the whole batch. */
+    /* If samples run in parallel: total number of tokens of the n_threads longest samples. 0: nodes
+     * run on the whole batch. */
     int64_t at_once;
     int64_t longest;  // number of tokens of the longest sample
     /* Number of earlier tokens of the sample, if the batch has only the next tokens of one sample.
