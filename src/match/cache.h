@@ -32,8 +32,8 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p
 /* Returns the index of the attention node whose output the Linear at node `node` reads, or -1 if
  * there is none. A gate or a rotation may be between attention and Linear. */
 int osh_cache_attention(const osh_graph *g, int node);
-/* Returns the index of the modifier whose kv_cache_scheme applies to the attention that the Linear
- * at node `node` reads. Returns -1 if there is none. */
+/* Finds the attention whose output the Linear at node `node` reads. Returns the index of the
+ * modifier whose kv_cache_scheme applies to this attention, or -1 if there is none. */
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
