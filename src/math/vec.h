@@ -85,7 +85,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
      * exponent field. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    // the shift may overflow in the lanes of `below`, whose results are not used
+    // the shift may overflow in the lanes of `below`; the results of these lanes are not used
     osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23;
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
