@@ -99,8 +99,8 @@ typedef struct osh_stat { // the statistic of one value of the graph
     bool open;
 } osh_stat;
 /* osh_stat_new allocates a statistic with an empty state (osh_stat.all). Then osh_stat_new_part
- * allocates osh_stat.part, if the statistic needs it. There are two functions because, on a GPU,
- * the caller chooses an address for each allocation. */
+ * allocates osh_stat.part, if the statistic needs it. There are two functions because a caller with
+ * a GPU chooses an address for each allocation. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
