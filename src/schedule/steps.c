@@ -14,7 +14,7 @@
 enum { IN, OUT, CONSUME, VALUES, N_SETS };
 
 typedef struct stored { // a step in the list
-    osh_step step;      // the members of the step; the pointers to arrays are not used
+    osh_step step;      // the step; its pointers to arrays are not used
     bool has_values, has_run, has_routed;
     size_t set[N_SETS + 1]; // set k consists of values[set[k]] to values[set[k + 1] - 1]
     /* index in osh_steps.nodes of the first flag of `run`; the flags of `routed` follow these
