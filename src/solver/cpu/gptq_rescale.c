@@ -6,9 +6,9 @@
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target (the values of the group that minimize the loss), transposed and in
- * solving order. Also computes the loss of the current codes minus the loss of the target, for each
- * row r of the tile, and stores it in was[r]. */
+/* Sets panel.w to the target, transposed and in solving order. (The target is the values of the
+ * group that minimize the loss.) Also sets was[r], for each row r of the tile, to the loss of the
+ * current codes minus the loss of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

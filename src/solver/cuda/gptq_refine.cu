@@ -225,7 +225,7 @@ done:
     return rc;
 }
 
-/* Computes what the loss of the tile would be if all w^ were 0, and adds it to *a->all. Overwrites
+/* Computes the loss that the tile would have if all w^ were 0, and adds it to *a->all. Overwrites
  * t.d, t.next and t.now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {

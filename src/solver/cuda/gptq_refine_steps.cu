@@ -136,9 +136,9 @@ done:
 enum { DESCEND = OSH_CU_DESCEND, TURNS = 4 };
 
 typedef struct descent { // data of a thread block, in shared memory
-    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS: when column j is
-     * tested, the array g of descend_columns begins with the same column. Zeros follow the last
-     * column. */
+    /* Rows of the diagonal block of H. The first element of row j is the element of column
+     * j / TURNS * TURNS. (When column j is tested, the array g of descend_columns begins with the
+     * same column.) Zeros follow the last column. */
     float corner[DESCEND][DESCEND];
     /* The columns of each row: first G, then the proposed values, then the changes of w^. Each row
      * ends with an unused element, so that the threads of a warp access different banks. */
