@@ -40,9 +40,9 @@ osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const
                               size_t n);
 /* Appends the ids of the rest of the text. */
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to
- * the ids that osh_tokenizer_end would append after them now. Keeps the text of *tail for later
- * parts. */
+/* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to the
+ * other ids, which osh_tokenizer_end would append if the text ended here. Keeps the text of *tail
+ * for later parts. */
 osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail);
 /* Appends the special tokens that the post-processor adds to a text. `after` false: the tokens
  * before the text. `after` true: the tokens after the text. */
