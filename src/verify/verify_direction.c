@@ -66,8 +66,9 @@ void osh_direction_row_fill(osh_direction_row *to, const float *w, const float *
     }
 }
 
-/* Returns the largest accepted slope at sparsity s: max(2, 1 / (1 - s)), and more for codes with
- * few bits or with a scale for many weights. */
+/* Returns the largest accepted slope at sparsity s. It is max(2, 1 / (1 - s)), or 1.25 times this
+ * number with 2 or 3 bits. It is also 1.25 times this number with 4 bits if a scale is for a whole
+ * row, block or tensor. */
 static double direction_largest(const osh_q_args *a, double s)
 {
     double most = fmax(2, 1 / (1 - s));

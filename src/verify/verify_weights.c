@@ -313,8 +313,8 @@ done:
     return rc;
 }
 
-/* Adds a finding and sets *zero to true if dq has only zeros although w has other values, and
- * osh_verify_may_be_zero does not allow it. Otherwise sets *zero to false. */
+/* Sets *zero to true if dq has only zeros, w has other values, and osh_verify_may_be_zero does not
+ * allow this. In that case, adds a finding. Otherwise sets *zero to false. */
 static osh_status errors_check_zero(osh_ctx *cx, bool *zero, osh_verify *v, const osh_linear *l,
                                     const errors *e)
 {
