@@ -548,7 +548,7 @@ static void test_solve_together(void **state)
 
 enum { N_INPUTS = 7 };
 
-/* Opens a problem for input k, with a factor, a column order and dead columns of its own. */
+/* Opens a problem for input k. Each input has its own factor, column order and dead columns. */
 static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
 {
     int64_t I = p->I, n = p->O * I;

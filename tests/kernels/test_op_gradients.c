@@ -12,7 +12,8 @@ typedef struct grad_case {
      * split: index of the first token of the second and of the third sample; 0: there is no such
      * sample. */
     int64_t n, split[2];
-    /* {width, 0} of each input, then {rows, columns} of each weight (columns 0: 1-D). */
+    /* {width, 0} for each input, then {rows, columns} for each weight. columns is 0 if the weight
+     * has one dimension. */
     int64_t in[7][2];
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;

@@ -139,7 +139,7 @@ void osh_race_thread(int i) // i: index of the thread that runs from now on; -1:
         (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
-// on_gpu.h detects by this function that races are checked
+// on_gpu.h tests whether this function exists: if it does, races are checked
 extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }

@@ -731,8 +731,8 @@ static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor
     return OSH_OK;
 }
 
-/* The Linears of an expert run only on the rows that the router sends to the expert. The result is
- * the same if all nodes run at once, and if each node runs alone. */
+/* The Linears of an expert run only on the rows that the router sends to the expert. All nodes run
+ * at once, or each node runs alone. The results must be the same. */
 static void only_routed_rows_run(void **state)
 {
     model m;
