@@ -11,7 +11,7 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 
-typedef struct block_bias { // a bias of a Linear that is optimized, in f32
+typedef struct block_bias { // an optimized bias of a Linear, in f32
     /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
      * allocation. */
     osh_ada_vector v;
