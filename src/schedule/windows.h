@@ -54,8 +54,8 @@ typedef struct osh_windows {
     int most, at;
 } osh_windows;
 
-/* Finds the next window, and frees the calls of the previous one. Does not free members of the jobs
- * that the solver allocated. */
+/* Finds the next window, and frees the calls of the previous one. The solver allocates some members
+ * of the jobs; these members are not freed. */
 osh_status osh_windows_next(osh_ctx *cx, osh_windows *w);
 void osh_windows_deinit(osh_ctx *cx, osh_windows *w);
 /* Returns an upper bound of the bytes that the windows of n_linears Linears need. */
