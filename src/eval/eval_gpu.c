@@ -207,9 +207,9 @@ done:
     return rc;
 }
 
-/* Decides which optional blocks the arena (the block of GPU memory) contains. The budget goes first
- * to the stored values, because copies from and to host memory delay the work; then to the next
- * step's weights; then to the buffer of cuFile. Sets *arena to the size of the arena in bytes.
+/* Decides which optional blocks the arena (the block of GPU memory) contains. The stored values
+ * come first, because copies from and to host memory delay the work. The weights of the next step
+ * come second, and the buffer of cuFile comes last. Sets *arena to the size of the arena in bytes.
  * Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *arena)
 {
