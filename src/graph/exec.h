@@ -154,9 +154,10 @@ typedef struct osh_exec_span {
     /* [n] true for nodes that run only on the rows of their expert; NULL: there are no such
      * nodes */
     const bool *routed; // view
-    /* True if the Linears gate and up and their glu may run as one kernel (ops/gated.h). The glu
-     * must be the only reader of the outputs of gate and up. The hook `value` is called for such an
-     * output v only if seen[v] is true. The hook linear_input is not called for gate and up. */
+    /* True if one kernel may run three nodes: the Linears `gate` and `up`, and their glu
+     * (ops/gated.h). The glu must be the only reader of the outputs of `gate` and `up`. The hook
+     * `value` is called for such an output v only if seen[v] is true. The hook linear_input is not
+     * called for `gate` and `up`. */
     bool joins;
 } osh_exec_span;
 /* Returns s->of, or the range of all values of the graph if s->of is {0, 0}. */

@@ -26,10 +26,10 @@ int osh_routed_route(const osh_graph *g, int from);
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
 /* osh_mixture_end returns the end of the mixture that begins at node `first`, at most `end`. It
- * returns `first` if no mixture begins there. A mixture has five nodes for each expert: gate, up,
- * glu, down and combine. The node combine adds the expert's output to the sum of the previous
- * experts. If the graph has routed_rows nodes, each expert also has a routed_rows node before these
- * five nodes. The input of the mixture is then the input of the routed_rows node. */
+ * returns `first` if no mixture begins there. A mixture has five nodes for each expert: `gate`,
+ * `up`, `glu`, `down` and `combine`. The node `combine` adds the expert's output to the sum of the
+ * previous experts. If the graph has routed_rows nodes, each expert also has a routed_rows node
+ * before these five nodes. The input of the mixture is then the input of the routed_rows node. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
 /* Returns the gate node of the expert that begins at node `first`. This is first + 1 if node
