@@ -45,9 +45,9 @@ typedef struct osh_block {
      * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
     /* Copies rows of a sample to the tensor `to`, in the compute dtype. k selects the rows:
-     *   k in [0, n_in)               the value in[k] of the quantized model
-     *   k in [n_in, n_in + n_out)    the target of out[k - n_in]
-     *   k from n_in + n_out on       the value in[k - n_in - n_out] of the original model */
+     *   k in [0, n_in)               value `in[k]` of the quantized model
+     *   k in [n_in, n_in + n_out)    the target of `out[k - n_in]`
+     *   k >= n_in + n_out            value `in[k - n_in - n_out]` of the original model */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
     /* Called after each step with the number of steps that are done. If learning stops early, the
      * last call gets rule.steps instead. May be NULL. */
