@@ -3,8 +3,8 @@
  * osh_steps_at writes the sets of one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
- *   values   in, out, consume and values of step 0 | the same for step 1 | ...
- *   nodes    run and routed of step 0 | the same of step 1 | ... */
+ *   values   the sets `in`, `out`, `consume`, `values` of step 0 | those of step 1 | ...
+ *   nodes    the flags `run` and `routed` of step 0 | those of step 1 | ... */
 #include "schedule/steps.h"
 
 #include <string.h>
