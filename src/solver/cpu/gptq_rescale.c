@@ -1,8 +1,8 @@
 /* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group of a tile of
  * rows. The reference solver/gptq_rescale.c has the formulas. One matrix product computes the
  * target: the values of the group that minimize the loss. The search and the column loop work on
- * the transposed group (panel.h). A second matrix product adds the effect of the changes to G = (w^
- * - w) H. */
+ * the transposed group (panel.h). Then a second matrix product updates G = (w^ - w) H for the
+ * changed w^. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 

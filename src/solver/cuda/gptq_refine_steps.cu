@@ -155,9 +155,9 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
             x->rows[k / wide][k % wide] = from[(first + k / wide) * ld + k % wide];
 }
 
-/* Proposes another code for one column. If it lowers the loss, sets *q to this code, as a value of
- * the grid, and returns the change of w^. If not, returns 0, and *q must not be used. g: element of
- * G of the column; h: diagonal element of H. */
+/* Proposes another code for one column. If the code lowers the loss, sets *q to it and returns the
+ * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: element
+ * of G of the column; h: diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
