@@ -30,10 +30,10 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
  * as with Python's errors="replace". */
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
-/* The next functions encode a text in parts, without special tokens: begin, then feed for each
- * part, then end. Together they append the ids of the whole text. A caller that needs no more ids
- * may omit end. The tokenizer stores only the text whose ids still depend on later text, and at
- * most one more part. */
+/* The next functions encode a text in parts, without special tokens. Call osh_tokenizer_begin once,
+ * then osh_tokenizer_feed for each part, then osh_tokenizer_end. Together they append the ids of
+ * the whole text. A caller that needs no more ids may omit osh_tokenizer_end. The tokenizer stores
+ * only the text whose ids still depend on later text, and at most one more part. */
 void osh_tokenizer_begin(osh_tokenizer *t);
 /* Adds the n bytes of `text`. Appends the ids that no later bytes can change. */
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
