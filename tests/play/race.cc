@@ -1,5 +1,5 @@
-/* race.cc - finds races of an emulated kernel: accesses of two threads, one of them a write,
- * without a barrier between them.
+/* race.cc - finds races of an emulated kernel. In a race, two threads access the same memory, at
+ * least one of them writes, and no barrier is between the accesses.
  *
  * The kernels are compiled with -fsanitize=thread, and this file has the functions that the
  * compiler calls for each access. For a word of memory the last write and the last two reads are
