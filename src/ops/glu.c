@@ -75,7 +75,7 @@ done:
 
 enum { PIECE = 1024 }; // number of elements in a chunk of parallel work
 
-/* For a glu with a limit: computes d[0], the gradient of gate, and d[1], the gradient of up. The
+/* For a glu with a limit: sets d[0] to the gradient of `gate` and d[1] to the gradient of `up`. The
  * gradient of a clamped value is 0. */
 static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
 {

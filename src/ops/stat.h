@@ -34,8 +34,8 @@ typedef struct osh_stat_type {
      * statistics have a second input, x of the original model. NULL: the collector itself adds to
      * the state (osh_stat_at). */
     const osh_op *feed;
-    /* The op that merges two states. It adds out[1], the state of later samples, to out[0], and
-     * makes out[1] empty. */
+    /* The op that merges two states. out[1] is the state of later samples. The op adds out[1] to
+     * out[0], and makes out[1] empty. */
     const osh_op *merge;
     /* true if the number of groups does not change the bytes, so that no second tensor is needed */
     bool exact;
