@@ -57,8 +57,9 @@ quant_stage:
 YAML
 check wide 90 --recipe whole.yaml
 check long 160 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# Tests target 'original': the run has the values of both models, and for each Hessian the matrix
-# (X0 - X)^T X of the inputs X0 of the original model and X of the quantized model.
+# Tests target 'original'. The run then has the values of both models in memory. For each Hessian,
+# it also has the matrix (X0 - X)^T X. X0 are the inputs in the original model, X those in the
+# quantized model.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16

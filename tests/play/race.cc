@@ -64,8 +64,8 @@ static inline unsigned part(const access &a, int shift)
     return (unsigned)(a.who >> shift & 0xffff);
 }
 
-/* True if access a cannot race with the current access: they are in different grids or in one
- * thread, do not share memory, or have a barrier between them. */
+/* True if the access `a` cannot race with the current access: the two accesses are in different
+ * grids or in one thread, do not share memory, or have a barrier between them. */
 static inline bool ordered(const access &a, bool on_gpu)
 {
     const access &b = at.now;
