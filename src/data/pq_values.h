@@ -90,8 +90,9 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
     osh_buf last;                   // own: the value decoded last, for DELTA_BYTE_ARRAY
-    /* size: number of bytes of a value. n_split, i: number of values, and index of the next value,
-     * for the encoding BYTE_STREAM_SPLIT. */
+    /* size: number of bytes of a value.
+     * n_split: for the encoding BYTE_STREAM_SPLIT: number of values.
+     * i: for the encoding BYTE_STREAM_SPLIT: index of the next value. */
     size_t size, n_split, i;
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
