@@ -328,8 +328,8 @@ done:
     return rc;
 }
 
-/* Makes a map from names to indices in the new list. The map has the name of each tensor and, for a
- * renamed tensor, also the name in the file. The caller owns *out. */
+/* Makes a map from names to indices in the new list. The map has the name of each tensor. If a
+ * tensor is renamed, the map also has its name in the file. The caller owns *out. */
 static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;
