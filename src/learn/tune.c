@@ -358,9 +358,9 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient of a weighted sum of the row's KL divergences, with respect to the hidden
- * values. The divergences of counted predictions have the weight `part`, all others the weight 0.
- * */
+/* Computes a gradient with respect to the hidden values. It is the gradient of a weighted sum of
+ * the row's KL divergences. A divergence has the weight `part` if its prediction is counted, and
+ * otherwise the weight 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
