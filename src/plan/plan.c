@@ -216,7 +216,7 @@ done:
     return rc;
 }
 
-/* Checks the samples for `--loss-mask answers`, with which only tokens of answers count in
+/* Checks the samples if the job has `--loss-mask answers`. Only tokens of answers then count in
  * statistics. Fails if no token counts. Warns about samples in which no token counts. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
