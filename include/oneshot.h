@@ -110,15 +110,15 @@ ONESHOT_API const char *oneshot_version(void);
 /* The next functions run a job until it ends. `args` ends with an entry whose name is NULL; NULL:
  * no arguments. The functions read `args` only during the call.
  * They return ONESHOT_OK or a negative ONESHOT_E_... code. After a failure, oneshot_error returns
- * the message. They refuse the arguments threads, log_level and progress, because members of
+ * the message. They refuse the arguments `threads`, `log_level` and `progress`, because members of
  * oneshot_options replace them.
  * Before the first matrix multiplication of a process, a job sets two environment variables:
- * OPENBLAS_CORETYPE (from the argument isa) and OPENBLAS_NUM_THREADS (to 1).
+ * OPENBLAS_CORETYPE (from the argument `isa`) and OPENBLAS_NUM_THREADS (to 1).
  * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.
- * oneshot_verify: dir is an output, and the argument model is its source. Findings are passed to
- * on_text. If there are findings, the function returns ONESHOT_E_FORMAT.
- * Without the argument output, oneshot_compress makes the output in the current directory. Its name
- * consists of the model and the scheme, such as SmolLM2-135M-W4A16. */
+ * oneshot_verify: `dir` is an output, and the argument `model` is its source. Findings are passed
+ * to on_text. If there are findings, the function returns ONESHOT_E_FORMAT.
+ * Without the argument `output`, oneshot_compress makes the output in the current directory. The
+ * name of the output consists of the model and the scheme, such as SmolLM2-135M-W4A16. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_plan(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_eval(oneshot *o, const oneshot_argument *args);
@@ -137,12 +137,13 @@ ONESHOT_API void oneshot_interrupt(oneshot *o);
  * oneshot_profile_start do nothing. Call the functions only on the thread that runs the jobs of
  * the context. Names are copied; a name that is NULL becomes "(no name)". */
 /* Starts a profile of all further calls with the context. While it runs, jobs refuse the argument
- * profile. `path` is the YAML file to write; an older profile of that name is overwritten. If
+ * `profile`. `path` is the YAML file to write; an older profile of that name is overwritten. If
  * `path` is NULL, no file is written. `path` is read only during the call.
- * Returns ONESHOT_OK, or a negative code with a message in oneshot_error: ONESHOT_E_USAGE if a
- * profile is running, or if `path` is a directory or a file that is not a profile; ONESHOT_E_IO if
- * the file cannot be created, for example if `path` is too long; ONESHOT_E_NOMEM if there is no
- * memory or no thread. */
+ * Returns ONESHOT_OK, or a negative code with a message in oneshot_error:
+ * ONESHOT_E_USAGE if a profile is running, or if `path` is a directory or a file that is not a
+ * profile.
+ * ONESHOT_E_IO if the file cannot be created, for example if `path` is too long.
+ * ONESHOT_E_NOMEM if there is no memory or no thread. */
 ONESHOT_API int oneshot_profile_start(oneshot *o, const char *path);
 /* Ends all open stages, writes the summary and closes the file. oneshot_free does the same. */
 ONESHOT_API void oneshot_profile_stop(oneshot *o);

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # calibration.sh - measures the calibration of static activations, for docs/how-to/calibration.md,
-# on a model whose values are much larger than its weights. It measures each observer. An observer
-# that reads values twice has several rows: one for each of `ram`, `disk` and `recompute` as
-# --calib-cache, and one in which the values of all layers are kept until the end. Two more rows are
-# for the model in F32, because --calib-cache disk_f16 saves space only for F32 values. Prints a
-# table in Markdown.
+# on a model whose values are much larger than its weights. Prints a table in Markdown.
+#
+# The table has one row for each observer that reads values once. An observer that reads values
+# twice has four rows. In three of them, --calib-cache is `ram`, `disk` or `recompute`. In the
+# fourth, the values of all layers are kept until the end. Two more rows are for the model in F32,
+# because `--calib-cache disk_f16` saves space only for F32 values.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       has tests/make_model and tests/watch_memory

@@ -18,8 +18,10 @@
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
-#   --samples N          64, --tokens N  64: samples, and tokens of a sample, for docs-llama-3m;
-#                        four times as many of each for budgets, disk and resume
+#   --samples N          64: number of samples for docs-llama-3m. The steps budgets, disk and resume
+#                        use four times as many.
+#   --tokens N           64: number of tokens of such a sample. The same three steps use four times
+#                        as many.
 #   --peer-python FILE   Python with torch for the step bench, and with llmcompressor for the step
 #                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
@@ -176,7 +178,8 @@ step_build() {
     cmake --build --preset release --target gpu_programs || die "the build fails"
 }
 
-# Runs test binaries, and prints the verdict of each. $1: seconds for each. $2: number at a time.
+# Runs test binaries, and prints the verdict of each. $1: time limit of each binary in seconds. $2:
+# number of binaries that run at the same time.
 run_tests() {
     local t code failed=0 passed=0 each=$1 at_a_time=$2 strict line
     shift 2
@@ -218,8 +221,8 @@ if [ "$scale" = 1 ]; then n_samples=512 llama_layers="2 4" qwen_layers="1 3" who
 else n_samples=4 llama_layers="1 2" qwen_layers="1 2" whole_layers=2; fi
 n_tokens=$(cut 2048 32)
 
-# Makes in the directory $2 a model of the first $3 layers of model $1, with links to the files of
-# $1.
+# Copies the first $3 layers of the model $1 to a new model in the directory $2. The new model has
+# links to the files of $1.
 first_layers() {
     mkdir -p "$2" && ln -s "$1"/calibration.jsonl "$2" &&
         sed "s/\"num_hidden_layers\": [0-9]*/\"num_hidden_layers\": $3/" "$1/config.json" >"$2/config.json" &&
@@ -240,9 +243,9 @@ compress_wide() {
 host_threads() { # leaves some processors to the steps that run at the same time
     case " ${flags[*]-} " in *" --threads "*) ;; *) flags+=(--threads $(($(nproc) > 4 ? $(nproc) - 4 : 1))) ;; esac
 }
-# Makes the synthetic models for which other steps wait. Also computes, on the host, the result for
-# the wide layer: one layer with the widths of Llama-3-8B, and samples of different lengths that
-# begin with an outlier. Runs at the same time as the steps.
+# Makes the synthetic models for which other steps wait. Also compresses the wide layer on the host.
+# The wide layer has the widths of Llama-3-8B. Its samples have different lengths and begin with an
+# outlier. Runs at the same time as the steps.
 step_prepare() {
     local what wanted=" $steps "
     trap 'touch "$work/prepare.end"' EXIT
@@ -441,8 +444,8 @@ step_jobs() {
     [ $failed = 0 ]
 }
 
-# Times models of few layers. Arguments: directory in work/ with the models, --like, shape, numbers
-# of layers (two or one), targets (layers, Linears or both).
+# Measures the times of models with few layers. Arguments: directory in work/ with the models,
+# --like, shape, numbers of layers (two or one), targets (layers, Linears or both).
 bench() {
     local to=$work/$1 like=$2 shape=$3 layers=$4 targets=$5 side=8192
     shift 5

@@ -41,7 +41,7 @@ typedef struct checked {
     /* n_forgotten: number of tensors that the template forgets.
      * n_unread: number of tensors that no node reads (forgotten ones included). */
     int64_t n_forgotten, n_unread;
-    osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
+    osh_map *modules;   // own: names of the modules of all nodes, and names of their parents
 } checked;
 
 /* ---- tensors ---- */
@@ -59,8 +59,8 @@ static size_t without_last(const char *name, size_t n)
     return n ? n - 1 : 0;
 }
 
-/* True if the template has the module of the tensor, or, in a decoder block, the parent of that
- * module. */
+/* True if the template has the module of the tensor. In a decoder block, also true if the template
+ * has the parent of that module. */
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);

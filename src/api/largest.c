@@ -124,7 +124,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;              // own
     char *output = NULL;             // own
-    osh_options trial = *opt;        // its strings are views: of `output`, and of those in opt
+    osh_options trial = *opt;        // its strings are views of `output` and of the strings in opt
     osh_largest l;
     bool finished = false;
     osh_run r = {.started = osh_now()};

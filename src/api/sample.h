@@ -8,6 +8,6 @@
  * them. */
 osh_status osh_sample_run(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *host to the smallest --host-memory for osh_sample_run. The output need not exist yet. Fails
- * if the source cannot answer. */
+ * if the source cannot continue the prompt. */
 osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt);
 #endif

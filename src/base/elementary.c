@@ -68,8 +68,10 @@ double osh_math_log(double x)
     if (m > 1.41421356237309504880) m *= 0.5, k++;
     double f = m - 1, s = f / (2 + f), z = s * s, p = 0;
     for (int i = 21; i >= 3; i -= 2) p = (p + 1.0 / i) * z;
-    /* log m = f - f^2/2 + s (f^2/2 + 2 (z/3 + ...)), f = m - 1, z = s^2. f is exact, so little
-     * precision is lost near x = 1. */
+    /* f is exact, so little precision is lost near x = 1:
+     *   f = m - 1
+     *   z = s^2
+     *   log m = f - f^2/2 + s (f^2/2 + 2 (z/3 + ...)) */
     double square = 0.5 * f * f;
     return k * ln2_hi + (f - (square - (s * (square + 2 * p) + k * ln2_lo)));
 }

@@ -3,8 +3,8 @@
  *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
 #include "base/num.h"
 
-/* Rounds the finite f32 with the bits `a` to a narrow float of n_man mantissa bits, and returns the
- * bits of the result. The exponent of the result may be too large for the type. */
+/* `a` has the bits of a finite f32. Rounds this number to a narrow float with n_man mantissa bits,
+ * and returns the bits of the result. The exponent of the result may be too large for the type. */
 static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
 {
     /* e_min: f32 exponent field of the smallest normal number of the narrow type. */

@@ -100,7 +100,8 @@ typedef struct osh_profile_total { // rows of one phase or stage, added up
     int64_t n, peak_bytes, live_bytes;
     bool background;
 } osh_profile_total;
-/* Sets to[s] to the total of the rows [n_rows] that belong to stage s. Omits background rows. */
+/* Adds up the rows [n_rows] that belong to stage s, and stores the total in `to[s]`. Omits
+ * background rows. */
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
                         size_t n_rows);
 /* Returns the totals of the phases, in the order in which the phases first began. A phase that runs

@@ -1,5 +1,5 @@
-/* quote.h - makes a text safe for a double-quoted JSON or YAML string (the same escapes work in
- * both), or for a line on a terminal. Names of tensors and files may have any bytes, and a terminal
+/* quote.h - makes a text safe for a double-quoted string, or for a line on a terminal. The same
+ * escapes work in JSON and in YAML. Names of tensors and files may have any bytes, and a terminal
  * executes control characters. */
 #ifndef OSH_QUOTE_H
 #define OSH_QUOTE_H

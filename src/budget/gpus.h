@@ -17,14 +17,17 @@ typedef struct osh_gpu_model {
 const osh_gpu_model *osh_gpu_model_find(const char *name); // returns NULL if the name is unknown
 
 typedef struct osh_estimate { // estimated seconds of a run, without the time of the disk
-    /* Seconds of each of the phases observe, solve and propagate. Copies count if they do not
+    /* Seconds of each of the phases `observe`, `solve` and `propagate`. Copies count if they do not
      * overlap with computation. */
     double phase[OSH_N_PHASES];
     /* Seconds of all copies between host and GPU, including those that overlap with computation. */
     double copies;
-    /* operations of searches on the host (osh_cost), whose seconds are not estimated */
+    /* Floating-point operations of searches on the host (osh_cost). Their seconds are not
+     * estimated. */
     double search_flops;
-    double pruned_flops; // operations of solves on the host after a pruner; also not estimated
+    /* Floating-point operations of pruned Linears, which the host solves. Their seconds are not
+     * estimated, either. */
+    double pruned_flops;
 } osh_estimate;
 /* Estimates the seconds that the planned run takes on the GPU model m. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,

@@ -19,10 +19,10 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the number of bytes that pruning needs before quantizing. If the pruner uses the Hessian,
- * they include a copy of it, because the quantizer needs the unchanged Hessian. *kept: set to the
- * bytes of the pruned weights, which exist until the quantizer has read them. *device: set to the
- * bytes in the GPU's memory; NULL: all bytes are in host memory. */
+/* Returns the number of bytes that pruning needs before quantizing. This includes a copy of the
+ * Hessian if the pruner uses it, because the quantizer needs the unchanged Hessian. *kept: set to
+ * the bytes of the pruned weights, which exist until the quantizer has read them. *device: set to
+ * the bytes in the GPU's memory; NULL: all bytes are in host memory. */
 static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, const osh_linear *lead,
                                int n_threads, int64_t *kept, size_t *device)
 {
@@ -97,8 +97,8 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Raises the peaks of the visit for Linears that are solved in parallel. device, host: bytes that
- * the caller adds to the bytes that osh_sim_note counts itself. */
+/* Raises the peaks of the visit for Linears that are solved in parallel. osh_sim_note counts most
+ * bytes itself. device, host: the other bytes. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;
@@ -162,7 +162,8 @@ static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool 
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
     else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
-    // counts a copy of the sum, and the importance of each channel, which is computed from the copy
+    // counts two arrays: a copy of the sum, and the importance of each channel, which is computed
+    // from this copy
     if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))
         x->work += (int64_t)(osh_mem_gross((size_t)x->lead->I * sizeof(float)) +
                              osh_mem_gross((size_t)x->lead->I * sizeof(double)));
@@ -251,9 +252,9 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU may solve together. It does so before the solve of any
- * call is simulated: most statistics exist then, and the order of the calls is not known yet. (The
- * order depends on the visit's member `apart`.) */
+/* Counts the windows of calls that a GPU may solve together. Must be called before any solve is
+ * simulated: most statistics exist then, and the order of the calls is not known yet. (The order
+ * depends on the visit's member `apart`.) */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;

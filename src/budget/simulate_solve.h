@@ -1,4 +1,4 @@
-/* simulate_solve.h - computes the bytes of solves that other files also need. */
+/* simulate_solve.h - declares functions that compute the bytes of solves. Other files call them. */
 #ifndef OSH_SIMULATE_SOLVE_H
 #define OSH_SIMULATE_SOLVE_H
 #include "budget/budget.h"

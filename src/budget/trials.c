@@ -5,8 +5,8 @@
 
 enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan simulates about 30 times
 
-/* Settings on which the result of a simulation depends. It also depends on the phases of the visits
- * (osh_phases). */
+/* Settings on which the result of a simulation depends. The result also depends on the phases of
+ * the visits (osh_phases). */
 typedef struct settings {
     int64_t tier, looks, looks_f16, n_loaders, n_ahead, n_kept, solve_limit, batch_size, n_batches;
 } settings;

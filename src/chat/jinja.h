@@ -27,8 +27,8 @@ typedef struct osh_jinja_vars {
 #define OSH_JINJA_DATE "2024-07-26"
 /* Fails if the date does not have the form of OSH_JINJA_DATE. */
 osh_status osh_jinja_check_date(osh_ctx *cx, const char *date);
-/* Appends the rendered text to `out`. Returns OSH_E_FORMAT for a fault with which transformers
- * fails, too, and OSH_E_UNSUPPORTED if the template needs a feature that is not implemented. */
+/* Appends the rendered text to `out`. Returns OSH_E_FORMAT if transformers also fails. Returns
+ * OSH_E_UNSUPPORTED if the template needs a feature that is not implemented. */
 osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out,
                             const osh_jinja_vars *vars);
 #endif

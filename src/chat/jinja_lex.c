@@ -86,8 +86,8 @@ static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign
     lexer_advance(x, end);
 }
 
-/* Moves the position to `to`, which is after the end of a tag, and then over the white space that
- * the tag removes. `sign` is the character before %}, }} or #}. */
+/* Moves the position to the end of a tag, and then over the white space that the tag removes. `to`:
+ * position after the tag. `sign`: the character before `%}`, `}}` or `#}`. */
 static void lexer_end_tag(lexer *x, size_t to, char sign, bool trim)
 {
     if (sign == '-') to = after_space(x, to);
@@ -100,7 +100,7 @@ static void lex_comment(lexer *x)
 {
     for (size_t i = x->at + 2; i + 1 < x->n; i++)
         if (x->s[i] == '#' && x->s[i + 1] == '}') {
-            // the - of {#-#} belongs to the beginning of the tag
+            // in `{#-#}`, the character `-` belongs to the beginning of the tag
             char sign = i > x->at + 3 ? x->s[i - 1] : 0;
             lexer_end_tag(x, i + 2, sign, true);
             return;

@@ -50,7 +50,8 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            /* A name without a known ending moves to the end, and is freed after the loop. */
+            /* A name without a known suffix moves to the end of the list, and is freed after the
+             * loop. */
             names[i] = names[kept];
             names[kept++] = path, path = NULL;
             osh_free(cx, name);

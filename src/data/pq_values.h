@@ -48,8 +48,8 @@ typedef struct osh_pq_hybrid {
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
 /* A decoder of integers that are stored as differences of successive integers, in blocks. A block
- * begins with the smallest of its differences. From each difference of the block this one is
- * subtracted, and the results are stored in miniblocks, each with its own width in bits. */
+ * begins with its smallest difference, which is subtracted from all differences of the block. The
+ * results are stored in miniblocks. Each miniblock has its own width in bits. */
 typedef struct osh_pq_delta {
     osh_pq_bytes b;
     uint64_t n, i;        // n: number of values; i: index of the next value
@@ -90,8 +90,9 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
     osh_buf last;                   // own: the value decoded last, for DELTA_BYTE_ARRAY
-    /* size: number of bytes of a value. n_split, i: number of values, and index of the next value,
-     * for the encoding BYTE_STREAM_SPLIT. */
+    /* size: number of bytes of a value.
+     * n_split: for the encoding BYTE_STREAM_SPLIT: number of values.
+     * i: for the encoding BYTE_STREAM_SPLIT: index of the next value. */
     size_t size, n_split, i;
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view

@@ -1,4 +1,4 @@
-/* split.c - reads splits such as "train[10%:20%]" as ReadInstruction of the library datasets does.
+/* split.c - reads splits such as "train[10%:20%]", like ReadInstruction of Hugging Face's datasets.
  * If one bound has a %, both bounds are percents. Percents are rounded to the nearest row, ties to
  * the even row. A negative bound counts from the end. Bounds are limited to the rows that exist. */
 #include "data/split.h"

@@ -207,9 +207,9 @@ done:
     return rc;
 }
 
-/* Decides which optional blocks the arena (the block of GPU memory) contains. The budget goes first
- * to the stored values, because copies from and to host memory delay the work; then to the next
- * step's weights; then to the buffer of cuFile. Sets *arena to the size of the arena in bytes.
+/* Decides which optional blocks the arena (the block of GPU memory) contains. The stored values
+ * come first, because copies from and to host memory delay the work. The weights of the next step
+ * come second, and the buffer of cuFile comes last. Sets *arena to the size of the arena in bytes.
  * Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *arena)
 {
@@ -555,7 +555,8 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
         .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, &osh_op_kl, &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
-    // the NLL of the reference replaces that of the model in to[1], which was copied to out[0]
+    // to[1] has the NLL of the model, which is now also in out[0], so the NLL of the reference may
+    // overwrite to[1]
     if (c->n_sides > 1) {
         osh_vocab_attr own = {{rules.rule[1]}, {rules.bias[1]}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};

@@ -19,8 +19,8 @@ bool osh_eval_gpu_wanted(const osh_eval_options *o);
  * possible budget. o, f, ref (or NULL) and d must outlive *out. */
 osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
-/* Returns the peak of host bytes during passes and scores. `ahead`: true if weights are
- * prefetched. */
+/* Returns the largest number of host bytes that the passes and the computation of scores need.
+ * `ahead`: true if weights are prefetched. */
 int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead);
 bool osh_eval_gpu_ahead(const osh_eval_gpu *c); // true if weights are prefetched
 /* Turns off the prefetch of weights. Must be called before osh_eval_gpu_run. */
@@ -36,8 +36,9 @@ void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_
  * caller must have called osh_eval_gpu_run for the batch. */
 osh_status osh_eval_gpu_hidden(osh_ctx *cx, osh_tensor **out, osh_eval_gpu *c, int64_t b);
 /* Scores batch b. targets [tokens of the batch]: next tokens. out [4][tokens of the batch]:
- * allocated by the caller; gets the NLL, and with a reference model also KL divergence, top-1
- * agreement and NLL of the reference. All tensors are in host memory. */
+ * allocated by the caller. out[0] gets the NLL. If there is a reference model, the other tensors
+ * get the KL divergence, the top-1 agreement and the NLL of the reference. All tensors are in host
+ * memory. */
 osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh_tensor *targets,
                               osh_tensor *const out[4]);
 #endif

@@ -18,8 +18,9 @@
 /* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
  * weights. */
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
-/* Bytes for an evaluation that follows a run. AFTER_BYTES: memory that the run leaves allocated in
- * the process. TENSOR_BYTES: for each tensor of the source, lists of the output tensors that
+/* Bytes for an evaluation that follows a run.
+ * AFTER_BYTES: memory that the run leaves allocated in the process.
+ * TENSOR_BYTES: for each tensor of the source. These bytes are for lists of the output tensors that
  * replace it. */
 enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
@@ -74,7 +75,7 @@ static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t 
     if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
     *peak = ref.peak > ref.left + own.peak ? ref.peak : ref.left + own.peak;
     if (ref.left + own.left + scores > *peak) *peak = ref.left + own.left + scores;
-    if (j->o->save_logits) // the head and the values of a pass on the host are in memory already
+    if (j->o->save_logits) // if passes run on the host, head and values are in memory already
         *peak += osh_saved_bytes(m);
     *peak += j->base + (m->ref ? 2 : 1) *
                            (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));

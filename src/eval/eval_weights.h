@@ -16,16 +16,16 @@ osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_f
                                 const osh_forward *ref);
 /* Waits for the thread that reads; accepts NULL. */
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e);
-/* Returns the size in bytes of the block for the weights: the size of the largest step, or with
- * `ahead` the largest sum of the sizes of two successive steps. */
+/* Returns the size in bytes of the block for the weights. If `ahead` is false, this is the size of
+ * the largest step. If `ahead` is true, it is the largest total size of two successive steps. */
 int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
 /* Returns the largest number of host bytes for reading a weight, without the lists. */
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e);
 /* Gives each weight an address in `block`, which has osh_eval_weights_bytes(e, ahead) bytes of
  * device d and belongs to the caller. */
 void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, bool ahead);
-/* Lets cuFile read files directly to the GPU, whose cuFile buffer must be open. Must be called
- * before the first step. */
+/* Lets cuFile read files directly to the GPU's memory. The cuFile buffer of the GPU must be open.
+ * Must be called before the first step. */
 void osh_eval_weights_direct(osh_eval_weights *e);
 /* Turns off the prefetch; must be called before the first step. */
 void osh_eval_weights_not_ahead(osh_eval_weights *e);

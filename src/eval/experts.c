@@ -91,7 +91,7 @@ done:
 }
 
 /* Adds g |y| to the expert's sum, and 1 to its count, for each counted token that the router sends
- * to the expert. g is the router weight of the token and the expert, and |y| the norm of the
+ * to the expert. g is the router weight of the token and the expert. |y| is the norm of the
  * expert's output for the token. g is 0 if the router does not send the token to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)

@@ -26,7 +26,7 @@ static const char *const stop_names[] = {"max_new_tokens", "eos_token", "max_pos
 typedef struct generation {
     const osh_generate_options *o; // view
     const char *model;             // view
-    /* Makes the token ids of the prompt; NULL: the model has no tokenizer.json, or the tokenizer is
+    /* The tokenizer of the prompt. NULL: the model has no tokenizer.json, or the tokenizer is
      * closed already. */
     osh_tokenizer *tok; // own
     osh_detokenizer *words; // own: makes text of token ids; NULL: the model has no tokenizer.json

@@ -22,7 +22,7 @@ osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, 
 osh_status osh_eval_sent(osh_ctx *cx, osh_ranks *ranks);
 osh_status osh_eval_recv(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out,
                          int from);
-/* Returns the number of host bytes of messages with scores, and of MPI, for batches of at most
- * n_tokens. */
+/* Returns the number of host bytes that MPI and the messages with scores need, if a batch has at
+ * most n_tokens tokens. */
 int64_t osh_eval_share_bytes(const osh_ranks *ranks, int64_t n_tokens);
 #endif

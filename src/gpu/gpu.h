@@ -64,8 +64,8 @@ osh_status osh_device_open(osh_ctx *cx, osh_device **out, const osh_device_kind 
 /* Returns the number of bytes that osh_cuda_factor_inverse allocates in the arena for a matrix [n,
  * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
-/* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix is cut into blocks for matrix
- * products if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch for the
+/* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix is cut into blocks in two
+ * cases: if it has more than OSH_TRIANGLE_BLOCK rows, or if cuSOLVER needs more scratch for the
  * whole matrix than osh_triangle_room returns. A block has OSH_TRIANGLE_BLOCK rows, or this number
  * divided by 2, 4, ..., but never fewer than OSH_TRIANGLE_LEAST. osh_triangle_room returns the size
  * of the scratch for a matrix of n rows, in bytes. The size is a sum of two terms. The first is the

@@ -1,5 +1,5 @@
-/* attributes.c - fills the attributes of a node. They come from the template entry of the node,
- * from the shape of its weight and, for rope, from config.json. */
+/* attributes.c - fills the attributes of a node. They come from the template entry of the node and
+ * from the shape of its weight. Attributes of rope also come from config.json. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 

@@ -17,8 +17,8 @@ typedef struct osh_back {
     bool on_device; // true if the batch is on a GPU; each op then needs a gradient kernel for GPUs
     bool rough; // true if gradients may be rounded to the compute dtype before matrix products
     /* [weights of g] true if the caller has storage for the gradient of the weight. NULL: false for
-     * all weights. The callback `place` returns this storage (F32, shape of the weight). It is
-     * called for the first gradient of the weight, which is written to the storage. The callback
+     * all weights. The callback `place` returns this storage (F32, shape of the weight) for the
+     * first gradient of the weight. The gradient is written to the storage, and the callback
      * `weight` gets the storage as dw. For later gradients of the weight, `place` returns NULL. */
     const bool *placed;
     osh_tensor *(*place)(void *user, int weight);

@@ -44,8 +44,9 @@ osh_status osh_weights_read(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, const osh_weight_set *s);
 /* True if the loaded weight has the same bytes as one contiguous part of a file. */
 bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Returns the file whose bytes [begin, end) of entry *e are the bytes of the loaded weight. Returns
- * NULL if the weight is computed when it is read, or if its checksum must be recorded. */
+/* Returns the file that contains the bytes of the loaded weight. Sets *e to their entry, whose
+ * `begin` and `end` are positions in this file. Returns NULL if the weight is computed when it is
+ * read, or if its checksum must be recorded. */
 const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
                                        const osh_checkpoint *ck, int weight);
 /* Reads or computes a weight. The caller owns *out, which is in host memory. */
@@ -153,9 +154,10 @@ typedef struct osh_exec_span {
     /* [n] true for nodes that run only on the rows of their expert; NULL: there are no such
      * nodes */
     const bool *routed; // view
-    /* True if the Linears gate and up and their glu may run as one kernel (ops/gated.h). The glu
-     * must be the only reader of the outputs of gate and up. The hook `value` is called for such an
-     * output v only if seen[v] is true. The hook linear_input is not called for gate and up. */
+    /* True if one kernel may run three nodes: the Linears `gate` and `up`, and their glu
+     * (ops/gated.h). The glu must be the only reader of the outputs of `gate` and `up`. The hook
+     * `value` is called for such an output v only if seen[v] is true. The hook linear_input is not
+     * called for `gate` and `up`. */
     bool joins;
 } osh_exec_span;
 /* Returns s->of, or the range of all values of the graph if s->of is {0, 0}. */
@@ -193,8 +195,8 @@ void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m);
 typedef struct osh_exec_batch { // the batch for which a peak is predicted
     int64_t n_tokens;
     int n_threads;
-    /* If samples run in parallel: number of tokens of the n_threads longest samples together. 0:
-     * nodes run on the whole batch. */
+    /* If samples run in parallel: total number of tokens of the n_threads longest samples. 0: nodes
+     * run on the whole batch. */
     int64_t at_once;
     int64_t longest;  // number of tokens of the longest sample
     /* Number of earlier tokens of the sample, if the batch has only the next tokens of one sample.

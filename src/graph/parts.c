@@ -62,8 +62,8 @@ static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stor
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    // view: the tensor without the middle dimension of a convolution [C, 1, K], and without
-    // dimensions of size 1 of a bias
+    // view: the stored tensor without some dimensions of size 1. They are the middle dimension of a
+    // convolution [C, 1, K], and all dimensions of size 1 of a bias.
     osh_entry whole = *stored;
     const osh_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)

@@ -26,10 +26,10 @@ int osh_routed_route(const osh_graph *g, int from);
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
 /* osh_mixture_end returns the end of the mixture that begins at node `first`, at most `end`. It
- * returns `first` if no mixture begins there. A mixture has five nodes for each expert: gate, up,
- * glu, down and combine. The node combine adds the expert's output to the sum of the previous
- * experts. If the graph has routed_rows nodes, each expert also has a routed_rows node before these
- * five nodes. The input of the mixture is then the input of the routed_rows node. */
+ * returns `first` if no mixture begins there. A mixture has five nodes for each expert: `gate`,
+ * `up`, `glu`, `down` and `combine`. The node `combine` adds the expert's output to the sum of the
+ * previous experts. If the graph has routed_rows nodes, each expert also has a routed_rows node
+ * before these five nodes. The input of the mixture is then the input of the routed_rows node. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
 /* Returns the gate node of the expert that begins at node `first`. This is first + 1 if node
@@ -61,7 +61,7 @@ osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value,
 /* Copies `rows`, the rows of an expert, to their positions in `to` [N, D]. Other rows of `to` do
  * not change. */
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows);
-/* Returns an upper bound of the extra bytes of a node of an expert, for a batch of n_tokens tokens,
- * with the allocator's overhead. The inputs and outputs of the node are not counted. */
+/* Returns an upper bound of the bytes that a node of an expert needs in addition to its inputs and
+ * outputs. The bytes include the allocator's overhead. n_tokens: number of tokens of the batch. */
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens);
 #endif

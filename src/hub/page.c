@@ -93,8 +93,9 @@ done:
     return rc;
 }
 
-/* Writes {"text": "..."}. The text is the template, such as "Question: {question}\nAnswer:
- * {answer}", in which the values of the row's columns replace {question} and {answer}. */
+/* Writes {"text": "..."}. The text is made from the template of the row. For example, in the
+ * template "Question: {question}\nAnswer: {answer}", the values of the columns `question` and
+ * `answer` replace the names in braces. */
 static osh_status row_put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;

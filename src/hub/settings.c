@@ -72,7 +72,7 @@ done:
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-/* Copies the token to *out (own). Drops white space around the token and all control characters,
+/* Copies the token to *out (own). Drops all control characters, and white space around the token,
  * because the token becomes part of a header. *out is NULL if the token is empty. */
 static osh_status token_clean(osh_ctx *cx, char **out, const char *text)
 {

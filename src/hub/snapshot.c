@@ -171,8 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* huggingface_hub may have stored a list of the commit's files. Adds those of these files that are
- * missing to the list l. Does nothing if there is no such list. */
+/* huggingface_hub may have stored a list of the commit's files. If a file of that list is missing,
+ * adds it to the list l. Does nothing if there is no such list. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {

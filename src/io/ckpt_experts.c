@@ -220,8 +220,8 @@ static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 }
 
 /* Makes the entry of a matrix with the given shape, which is a part of expert e in the tensor `of`.
- * The new matrix begins at row `first` of the expert's matrix or, if the layout is transposed, at
- * column `first`. */
+ * The new matrix begins at row `first` of the expert's matrix. If the layout is transposed, it
+ * begins at column `first`. */
 static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {
@@ -328,8 +328,8 @@ done:
     return rc;
 }
 
-/* Makes a map from names to indices in the new list. The map has the name of each tensor and, for a
- * renamed tensor, also the name in the file. The caller owns *out. */
+/* Makes a map from names to indices in the new list. The map has the name of each tensor. If a
+ * tensor is renamed, the map also has its name in the file. The caller owns *out. */
 static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;

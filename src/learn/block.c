@@ -11,7 +11,7 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 
-typedef struct block_bias { // a bias of a Linear that is optimized, in f32
+typedef struct block_bias { // an optimized bias of a Linear, in f32
     /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
      * allocation. */
     osh_ada_vector v;
@@ -192,8 +192,9 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Gathers rows of kind k (osh_block.rows) for the n samples from order[first] on, in a new tensor.
- * l->offsets contains the first row of each sample. The caller owns *out. */
+/* Makes a new tensor and gathers rows in it: the rows of kind k (osh_block.rows) of n samples. The
+ * samples are order[first] to order[first + n - 1]. l->offsets contains the first row of each
+ * sample. The caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {
@@ -373,7 +374,8 @@ static double block_out_width(const osh_block *b)
 }
 
 /* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
- * divided. This is the number of counted elements or, with rule.sum, of counted tokens. */
+ * divided. If rule.sum is true, this is the number of counted tokens. Otherwise it is the number of
+ * counted elements. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;

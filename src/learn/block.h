@@ -45,9 +45,9 @@ typedef struct osh_block {
      * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
     /* Copies rows of a sample to the tensor `to`, in the compute dtype. k selects the rows:
-     *   k in [0, n_in)               the value in[k] of the quantized model
-     *   k in [n_in, n_in + n_out)    the target of out[k - n_in]
-     *   k from n_in + n_out on       the value in[k - n_in - n_out] of the original model */
+     *   k in [0, n_in)               value `in[k]` of the quantized model
+     *   k in [n_in, n_in + n_out)    the target of `out[k - n_in]`
+     *   k >= n_in + n_out            value `in[k - n_in - n_out]` of the original model */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
     /* Called after each step with the number of steps that are done. If learning stops early, the
      * last call gets rule.steps instead. May be NULL. */
@@ -75,7 +75,7 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED
  * and the name of a module whose op has none. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
-/* Computes an upper bound of the host bytes, with the allocator's overhead, that osh_block_learn
- * needs besides the weights. Reads only O, I, group and rule.kind of args. */
+/* Computes an upper bound of the host bytes that osh_block_learn needs besides the weights. The
+ * bytes include the allocator's overhead. Reads only O, I, group and rule.kind of args. */
 osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b);
 #endif

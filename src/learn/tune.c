@@ -311,8 +311,8 @@ static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
 }
 
-/* Returns the number of predictions of the row that the loss counts. The prediction at the last
- * token does not count, because no token follows. */
+/* Returns how many predictions of the row the loss counts. The prediction at the last token does
+ * not count, because no token follows. */
 static int64_t tune_n_counted(const osh_dataset *d, int64_t row)
 {
     const uint8_t *counted = tune_counted(d, row);
@@ -358,9 +358,9 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient of a weighted sum of the row's KL divergences, with respect to the hidden
- * values. The divergences of counted predictions have the weight `part`, all others the weight 0.
- * */
+/* Computes a gradient with respect to the hidden values. It is the gradient of a weighted sum of
+ * the row's KL divergences. A divergence has the weight `part` if its prediction is counted, and
+ * otherwise the weight 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {

@@ -1,11 +1,13 @@
-/* by_route.c - checks recipes for --moe-calibrate-all-experts false, with which an expert gets only
- * the tokens that the router sends to it. Refuses recipes that need all tokens in each expert. */
+/* by_route.c - checks recipes if the job has `--moe-calibrate-all-experts false`. Each expert then
+ * gets only the tokens that the router sends to it. Refuses recipes that need all tokens in each
+ * expert. */
 #include <string.h>
 
 #include "match/matching.h"
 
-/* Fails if a modifier needs tokens of an expert that the router does not send to the expert. The
- * expert does not get these tokens: their rows in its inputs are 0. */
+/* An expert gets only the tokens that the router sends to it. In its inputs, the rows of all other
+ * tokens are 0. Fails if a modifier needs all tokens in an expert. Also fails if the input of a
+ * Linear would not be 0 for the other tokens, because the expert has biases. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

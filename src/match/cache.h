@@ -32,8 +32,8 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p
 /* Returns the index of the attention node whose output the Linear at node `node` reads, or -1 if
  * there is none. A gate or a rotation may be between attention and Linear. */
 int osh_cache_attention(const osh_graph *g, int node);
-/* Returns the index of the modifier whose kv_cache_scheme applies to the attention that the Linear
- * at node `node` reads. Returns -1 if there is none. */
+/* Finds the attention whose output the Linear at node `node` reads. Returns the index of the
+ * modifier whose kv_cache_scheme applies to this attention, or -1 if there is none. */
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
@@ -42,8 +42,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l);
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
 /* True if no Linear with a smaller index needs the range of this Linear's k-th observed value. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);
-/* Returns the number of bytes of histograms that the observers of the Linear keep in addition to
- * ranges. */
+/* Returns the number of bytes of the Linear's histograms. Some observers keep a histogram besides
+ * the range. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
 typedef struct osh_ranged { // a graph value whose range the run observes (run/ranges.h)

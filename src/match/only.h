@@ -13,8 +13,8 @@ osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
 /* Sets *yes to true if --only names the module, or if the option is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);
-/* Inserts config groups of the source into p->schemes, before the groups of the recipe. These are
- * the groups of modules that keep their codes. */
+/* Some modules keep their codes. Inserts the config groups that these modules have in the source
+ * into p->schemes, before the groups of the recipe. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
 /* Returns the index in p->schemes of the source group of a module that keeps its codes. Returns -1
  * if the module does not keep codes. */

@@ -39,7 +39,7 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // name of a GPU model, which another machine has, for `oneshot plan`
+    char *device_model; // for `oneshot plan`: name of a GPU model that another machine has
     int64_t device_memory, host_memory, scratch_size; // budgets in bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;

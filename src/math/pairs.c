@@ -119,9 +119,14 @@ typedef struct tile_config { // operand of the instruction ldtilecfg (tile confi
     uint8_t rows[16];
 } tile_config;
 
-/* Multiplies one or two blocks of 16 rows of `a` by one or two panels of `b`. Tile 0 holds the sums
- * of block 0 with panel 0, and tile 1 those of block 0 with panel 1. Tiles 2 and 3 hold those of
- * block 1. So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
+/* Multiplies one or two blocks of 16 rows of `a` by one or two panels of `b`. Four tiles hold the
+ * sums:
+ *
+ *             panel 0   panel 1
+ *   block 0   tile 0    tile 1
+ *   block 1   tile 2    tile 3
+ *
+ * So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \

@@ -1,5 +1,5 @@
-/* pairs.h - computes matrix products of BF16 values with sums in F32. They use the CPU instructions
- * that multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
+/* pairs.h - computes matrix products of BF16 values with sums in F32. These functions use the CPU
+ * instructions that multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
@@ -94,10 +94,10 @@ bool osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64
 /* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows of c are ldc elements apart. Rows of
  * `to` are ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
-/* Computes to += from, for n elements. */
+/* Adds n elements of the array `from` to the array `to`. */
 void osh_pairs_add(float *to, const float *from, int64_t n);
 /* A matrix of sums. Rows are `ld` elements apart. `p` is a view. */
 typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums;
-/* Computes to[i][j] += from[i][j] for rows i < m and columns j < n + i * more. */
+/* Adds `from[i][j]` to `to[i][j]` for rows i < m and columns j < n + i * more. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

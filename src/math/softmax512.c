@@ -5,7 +5,8 @@
  * `d`, the sum of its row. Instead, `a` is multiplied by `y`, the nearest float to 1 / d, and the
  * product `q` is corrected twice:
  *
- *   r = a - q d     q = q + r y
+ *   r = a - q d
+ *   q = q + r y
  *
  * Both steps are fused multiply-adds. After the first correction, q is one of the two floats next
  * to a / d. Then r is exact, and the second correction gives the nearest float to a / d (a theorem
@@ -45,8 +46,8 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    /* For each row, an integer: the bits of the smallest exponential that is not 0, less one. (For
-     * an exponential 0 this is the largest integer, so 0 is never the smallest.) */
+    /* For each row: the bits of the smallest exponential that is not 0, as an integer, minus 1.
+     * (For an exponential 0, the subtraction gives the largest integer, so 0 has no effect.) */
     __m512i least[TOGETHER];
 } sums;
 

@@ -6,8 +6,8 @@
 
 enum { OSH_SOFTMAX_ROWS = 4 };
 
-/* Rows of scores `s`, and rows of the result `to`. Row r of the scores begins at s + r * ld, and
- * row r of the result at to + 2 * r * ld. All pointers are views. */
+/* Rows of scores `s`, and rows of the result `to`. All pointers are views. Row r begins
+ * at `s + r * ld` in the scores and at `to + 2 * r * ld` in the result. */
 typedef struct osh_scores {
     float *s;
     uint16_t *to; // result in BF16; may begin at the address s or before it

@@ -60,8 +60,10 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
 }
 
 /* Computes x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
- * result is 0. If x is NaN, the result is NaN. Reduction and polynomial are those of Cephes: x = n
- * ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
+ * result is 0. If x is NaN, the result is NaN. Reduction and polynomial are those of Cephes:
+ *
+ *   x = n ln 2 + r
+ *   e^x = 2^n (1 + r + r^2 P(r)) */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
     osh_v8f lo, n, p, r;
@@ -85,7 +87,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
      * exponent field. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    // the shift may overflow in the lanes of `below`, whose results are not used
+    // the shift may overflow in the lanes of `below`; the results of these lanes are not used
     osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23;
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);

@@ -54,9 +54,9 @@ osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m);
 /* True if the target of learning is the output of the original model. `block` true: for learning by
  * block; false: for learning by Linear. */
 bool osh_ada_targets_original(const ada *a, bool block);
-/* Returns osh_ada_rule.window: the number of steps in a window of early_stop, which compares the
- * mean loss of a window with that of the previous window. Returns 0 if learning does not stop
- * early. */
+/* Returns osh_ada_rule.window, the number of steps in a window. With early_stop, learning compares
+ * the mean loss of each window with that of the previous window. Returns 0 if learning does not
+ * stop early. */
 int64_t osh_ada_window(const ada *a);
 /* True if the modifier does no learning steps, so that it rounds to nearest. */
 bool osh_ada_is_nearest(const osh_modifier *m);

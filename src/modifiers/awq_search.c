@@ -3,9 +3,11 @@
  *
  *   x[c] = mean |X[., c]|
  *   w[c] = mean over all rows of |W[., c]| / (largest |W| that shares the scale)
- *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without; at least 1e-4;
- *       then s / sqrt(max s min s)
- *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
+ *   s = x^r / (w^(1 - r) + 1e-4)          with duo scaling
+ *   s = x^r                               without duo scaling
+ *   s = max(s, 1e-4)
+ *   s = s / sqrt(max s min s)
+ *   W' = Q(W s) / s                       Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
@@ -41,13 +43,13 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band and column, the sum over the rows of the band (add_shares).
-     * find_mean computes w of the formula at the top of this file from these sums. */
+    /* [bands, n]: for each band and column, the sum over the rows of the band (add_shares). From
+     * these sums, find_mean computes the w of the formula at the top of this file. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */
     float *most;    // own
-    double *mean;   // Own [n]: w of the formula at the top of this file, a mean over all rows.
+    double *mean;   // Own [n]: the w of the formula at the top of this file, a mean over all rows.
     float *s;       // own: [grid, n] the factors s at each point of the grid
     float *global; // Own: [grid] global scale at each point of the grid, for strategy tensor_group.
     double *loss;   // own: [bands, grid] loss of each band at each point of the grid

@@ -313,10 +313,10 @@ done:
     return rc;
 }
 
-/* Jobs of one input. Only the jobs with the ordering of columns that `ordered` names are solved;
- * the others are skipped.
- * ordered true: columns in the order of the descending diagonal of H. ordered false: columns in the
- * order of the checkpoint. */
+/* Jobs of one input. The columns of a job are solved in one of two orders. Only jobs with one of
+ * these orders are solved; the other jobs are skipped.
+ * ordered true: jobs with the order of the descending diagonal of H are solved.
+ * ordered false: jobs with the order of the checkpoint are solved. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -387,8 +387,8 @@ typedef struct collected { // statistics of the input of some jobs, over n_sampl
     int64_t n_samples;
 } collected;
 
-/* Solves only the jobs with the ordering of columns that `ordered` names. True: the order of the
- * descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
+/* Solves only the jobs whose columns are solved in one of two orders. `ordered` true: the order of
+ * the descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

@@ -8,8 +8,12 @@
  *   s = a^strength / w^(1 - strength)    or a if w is 0; at least 1e-5
  *
  * a = 64, w = 4 and strength 0.5 give s = 4: channel c of the layer's weight is divided by 4, and
- * column c of the Linears is multiplied by 4. With algorithm log_equalization (arXiv 2308.15987) s
- * = a / log2(2 + a). Each step is rounded to the model's dtype. */
+ * column c of the Linears is multiplied by 4. The algorithm `log_equalization` (arXiv 2308.15987)
+ * uses another factor:
+ *
+ *   s = a / log2(2 + a)
+ *
+ * Each step is rounded to the model's dtype. */
 #include "base/elementary.h"
 #include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
@@ -83,8 +87,8 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* Returns x^p with the roundings of torch for a tensor of dtype dt. torch first rounds p to dt: in
- * BF16 0.8 becomes 0.80078125. */
+/* Returns x^p with the roundings of torch for a tensor of dtype dt. torch first rounds p to dt. For
+ * example, it rounds 0.8 to 0.80078125 if dt is BF16. */
 static float power_as_torch(float x, double p, osh_dtype dt)
 {
     return x > 0   ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt)

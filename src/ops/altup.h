@@ -1,6 +1,6 @@
-/* altup.h - declares the attributes of the ops of Gemma 3n and of DiffLlama. Gemma 3n's AltUp
- * carries S values of D channels, the streams, side by side in one value [N, S*D]: stream i is in
- * columns [i D, (i + 1) D).
+/* altup.h - declares the attributes of the ops of Gemma 3n and of DiffLlama. Gemma 3n's AltUp has S
+ * streams of D channels. All streams are in one value [N, S*D]: stream i is in columns
+ * [i D, (i + 1) D).
  *
  *   stream_mix      in x [N, S*D], c [N, S*S]                  out [N, S*D]
  *   stream_correct  in x [N, S*D], y [N, D], c [N, S]          out [N, S*D]

@@ -6,7 +6,8 @@
  *   in[1] a [N, Nv]     in[2] b [N, Nv]     in[3] A_log [Nv]     in[4] dt_bias [Nv]
  *   out y [N, Nv Dv]
  *
- *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)
+ *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)
+ *   k = k / sqrt(k k + 1e-6)
  *   value head h uses q and k of key head h / (Nv / Nk)
  *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [Dk, Dv], 0 before the sample's first token
  *   S = S + k (beta sigmoid(b) (v - k S))
@@ -174,11 +175,20 @@ done:
 
 /* ---- gradient ----
  *
- * f = exp(-exp(A_log) softplus(a + dt_bias)) is the decay, c = sigmoid(b), e = v - k f S, and u = c
- * e. dS is the gradient with respect to S. Tokens are processed from the last to the first, so dS
+ *   f = exp(-exp(A_log) softplus(a + dt_bias))     the decay
+ *   c = sigmoid(b)
+ *   e = v - k f S
+ *   u = c e
+ *
+ * dS is the gradient with respect to S. Tokens are processed from the last to the first, so dS
  * already has the gradients from later tokens. For each token:
  *
- *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
+ *   dS += q dy
+ *   dq = S dy
+ *   du = k dS
+ *   e' = c du
+ *   dk = u dS - e' f S
+ *   dv = e'
  *
  * After that, dS - k e' is the gradient with respect to the product f S. */
 
@@ -207,8 +217,8 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
     /* Each is [Dv].
-     * u: the array has e of the formula.
-     * du: the array has du of the formula, and e' at the end of the step. */
+     * u: contains the e of the formulas.
+     * du: contains the du of the formulas, and their e' at the end of the step. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // gates of the token: decay and beta * sigmoid(b)

@@ -2,7 +2,8 @@
  *
  *   in[0] a [N, H*W]     in[1] b [N, H*W]     in[2..5] q1, k1, q2, k2 [W/2]     out y [N, H*W]
  *
- *   l = e^(q1 k1) - e^(q2 k2) + l0     l0 = 0.8 - 0.6 e^(-0.3 layer)
+ *   l0 = 0.8 - 0.6 e^(-0.3 layer)
+ *   l = e^(q1 k1) - e^(q2 k2) + l0
  *
  * norm divides each head by the root of its mean square plus eps. The products q k, both
  * exponentials, l, l b, the difference, the norm and y are rounded to the dtype of a, as in

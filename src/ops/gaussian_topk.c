@@ -4,9 +4,17 @@
  *
  * z is the quantile of the normal distribution at `sparsity`. So in a row with normally distributed
  * elements, the fraction `sparsity` of the elements becomes 0. A sparsity of 0 means y = x. The
- * mean, the standard deviation (with divisor F), z, z std(x), the cutoff mean(x) + z std(x), and
- * the difference of x and the cutoff are rounded to the dtype of x, as in transformers'
- * Gemma3nTextMLP. This file sums in double. Shapes: N tokens of the batch, F intermediate_size. */
+ * standard deviation has the divisor F. As in transformers' Gemma3nTextMLP, these numbers are
+ * rounded to the dtype of x:
+ *
+ *   mean(x)
+ *   std(x)
+ *   z
+ *   z std(x)
+ *   mean(x) + z std(x)        the cutoff
+ *   x - cutoff
+ *
+ * This file sums in double. Shapes: N tokens of the batch, F intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -34,7 +34,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Adds the products of the elements of x [n] and w [n] to the partial sums sum [LANES]. */
+/* Adds the products x[i] w[i] of n elements to LANES partial sums, which are in the array `sum`. */
 static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
 {
     int64_t i = 0;
@@ -43,8 +43,8 @@ static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
     for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
 }
 
-/* Computes output o of n_rows rows, from row `first` on. room: row o of w [I] in f32, and after it
- * the rows of x for the group of o, [ROWS, I]. */
+/* Computes the output with index o of n_rows rows, from row `first` on. `room` has two arrays in
+ * f32: row o of w [I], and then the rows of x for the group of this output, [ROWS, I]. */
 static void output_add(const osh_op_args *a, int64_t first, int64_t n_rows, int64_t o,
                        const float *room)
 {

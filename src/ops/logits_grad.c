@@ -1,10 +1,13 @@
 /* logits_grad.c - implements the reference kernel for the gradients of kl and nll with respect to
  * x, the input of lm_head. (kl and nll are two losses of a model's logits.)
  *
- *   z = x W^T + bias, l = rule(z), p = softmax(l)
- *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits
- *   nll   dl_v = g (p_v - [v == target])
- *   dz_v = dl_v rule'(z_v)     dx = dz W
+ *   z = x W^T + bias
+ *   l = rule(z)
+ *   p = softmax(l)
+ *   dl_v = g (p_v - r_v)               for kl; r: softmax of the reference model's logits
+ *   dl_v = g (p_v - [v == target])     for nll
+ *   dz_v = dl_v rule'(z_v)
+ *   dx = dz W
  *
  * g: the element of dout[0] for the row. Rows with g = 0 are skipped. rule: divides and caps logits
  * (osh_logits_rule). */

@@ -3,10 +3,13 @@
  *   in[0] logits [N, E]     in[1] w [E], if scaled
  *   out route [N, E]: weight of the expert; 0: not chosen
  *
- *   p = softmax(logits), f32, over all experts; sigmoid (Llama 4): p = 1 / (1 + e^-logit)
- *   route = p of the top_k largest logits; of equal logits the lower index first
- *   norm_topk_prob: the chosen p are divided by their sum
- *   scaled (Gemma 4): the weight of expert e is multiplied by w[e]
+ *   p = softmax(logits)           over all experts
+ *   p = 1 / (1 + e^-logit)        with `sigmoid` (Llama 4)
+ *   route = p                     for the top_k largest logits, otherwise 0
+ *   route = route / sum(route)    with `norm_topk_prob`
+ *   route = route * w             with `scaled` (Gemma 4)
+ *
+ * If logits are equal, the expert with the lower index is chosen first.
  *
  * Probabilities are f32, and the weights are rounded to the dtype of the logits at the end, as in
  * transformers' Qwen3MoeTopKRouter. transformers chooses by the probabilities, and torch.topk
@@ -97,10 +100,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of the logits and of w for row n (one token). With g [E], the gradient of the
- * route, and p = softmax(x):
+/* Adds the gradients of the logits and of w for row n (one token). g [E] is the gradient of the
+ * route. g_i is 0 if expert i is not chosen.
  *
- *   dx_i = p_i (g_i - sum over the chosen of g p)     g_i = 0 if i is not chosen
+ *   p = softmax(x)
+ *   dx_i = p_i (g_i - sum over j of g_j p_j)
  *
  * With norm_topk_prob, p is the softmax over only the chosen experts, and dx of the other experts
  * is 0. With `scaled`, dw = g p, and g w replaces g. */

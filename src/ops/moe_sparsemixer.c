@@ -79,8 +79,11 @@ static osh_status mixer_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx_e = sum over both choices of g p_best ([e == best] - p_e). best: the chosen expert.
- * g: the gradient of its weight. */
+/* Computes dx_e. For each of the two choices, adds
+ *
+ *   g p_best ([e == best] - p_e)
+ *
+ * best: the chosen expert. g: the gradient of its weight. */
 static osh_status mixer_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);

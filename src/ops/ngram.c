@@ -5,9 +5,9 @@
  *   ngram_gate       in[0] k [N, S*D]  in[1] q [N, S*D]  in[2] v [N, D]  out y [N, S*D]
  *
  * For each token, ngram_embedding copies T rows of the table. Each of the T rows is chosen by
- * another hash function, called head 0, ..., T-1. The first T/(G-1) heads hash n-grams of g = 2
- * tokens, the next T/(G-1) heads n-grams of 3 tokens, and the last ones n-grams of G tokens. t_0 is
- * the token, t_1 the token before it, and so on; m are the multipliers. Head j chooses the row
+ * another hash function, called head 0, ..., T-1. A head hashes n-grams of g tokens. g is 2 for the
+ * first T/(G-1) heads, 3 for the next T/(G-1) heads, and so on up to G. t_0 is the token, t_1 is
+ * the token before it, and so on; m are the multipliers. Head j chooses the row
  *
  *   row_j = (t_0 m_0 xor ... xor t_{g-1} m_{g-1}) mod sizes_j + offsets_j
  *

@@ -71,9 +71,13 @@ done:
     return rc;
 }
 
-/* Computes dx and dw. With n = x / sqrt(mean(x^2) + eps), y = n f, f = offset + w, g = dy f:
+/* Computes dx and dw, where y = n f:
  *
- *   dx = (g - n mean(g n)) / sqrt(mean(x^2) + eps)     dw = sum over rows of dy n */
+ *   n = x / sqrt(mean(x^2) + eps)
+ *   f = offset + w
+ *   g = dy f
+ *   dx = (g - n mean(g n)) / sqrt(mean(x^2) + eps)
+ *   dw = sum over rows of dy n */
 static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -3,11 +3,12 @@
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *
- *   out[i]       = q[i] cos - q[i + R/2] sin          position: index of the token in its sample
+ *   out[i]       = q[i] cos - q[i + R/2] sin
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
- * The angle is an f32 product, as in transformers' apply_rotary_pos_emb. cos and sin (times
- * attention_scaling), both products and their sum are rounded to the dtype of q. Exceptions:
+ * The position is the index of the token in its sample. The angle is an f32 product, as in
+ * transformers' apply_rotary_pos_emb. cos and sin (times attention_scaling), both products and
+ * their sum are rounded to the dtype of q. Exceptions:
  *
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length
@@ -79,8 +80,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head [Dh] of a token at position pos. way: factor of the angle; 1, but -1 for
- * gradients. */
+/* Rotates one head [Dh] of a token at position pos. way: factor of the angle. It is -1 for
+ * gradients, and otherwise 1. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
 {

@@ -6,9 +6,11 @@
  *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]
  *   out y [N, H P] F32
  *
- *   d = softplus(dt + dt_bias), at least dt_min, at most dt_max (0: no limit)
+ *   d = softplus(dt + dt_bias)           at least dt_min, at most dt_max (0: no limit)
  *   Z = exp(-exp(A_log) d) Z + d x B     Z [P, S], 0 before the sample's first token
- *   y = Z C + D x                        head h uses B, C of group h / (H / G)
+ *   y = Z C + D x
+ *
+ * Head h uses B and C of group h / (H / G).
  *
  * transformers' mamba2_chunk_scan computes the same sums in another order. dt + dt_bias and
  * softplus are rounded to the dtype of x. All other numbers are f32. y is F32, because the next op,
@@ -138,7 +140,11 @@ done:
 
 /* ---- gradient ----
  *
- *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
+ *   dZ += dy C
+ *   dC = dy Z
+ *   dB = d x dZ
+ *   dx = D dy + d B dZ
+ *   dD = dy x
  *
  * These are the steps for one token. Tokens are processed from the last to the first. dZ is the
  * gradient with respect to Z. At the end of the step, dZ is multiplied by the decay f = exp(-A d),

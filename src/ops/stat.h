@@ -30,12 +30,12 @@ typedef struct osh_stat_type {
     int64_t shape[2];  // shape of the state; 0 stands for the argument n of osh_stat_shape
     /* Makes a state empty. If `begin` is NULL, an empty state has zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* The op that adds rows to the state. Its output is the state. Its inputs are x and, for some
-     * statistics, x of the original model. NULL: the collector itself adds to the state
-     * (osh_stat_at). */
+    /* The op that adds rows to the state. Its output is the state. Its first input is x. Some
+     * statistics have a second input, x of the original model. NULL: the collector itself adds to
+     * the state (osh_stat_at). */
     const osh_op *feed;
-    /* The op that merges two states. It adds out[1], the state of later samples, to out[0], and
-     * makes out[1] empty. */
+    /* The op that merges two states. out[1] is the state of later samples. The op adds out[1] to
+     * out[0], and makes out[1] empty. */
     const osh_op *merge;
     /* true if the number of groups does not change the bytes, so that no second tensor is needed */
     bool exact;
@@ -47,7 +47,7 @@ typedef struct osh_stat_type {
 extern const osh_stat_type osh_stat_hessian;       // Hessian X^T X, F32 [n, n], lower triangle
 extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
-/* Sum over all tokens of max(x^2), the largest square of the token, F64 [1]. */
+/* Sum of the largest x^2 of each token, over all tokens, F64 [1]. */
 extern const osh_stat_type osh_stat_peaks;
 /* Sum of |x| for each channel, F32 [2, n]. The result is row 0. */
 extern const osh_stat_type osh_stat_channel_sum;
@@ -99,8 +99,8 @@ typedef struct osh_stat { // the statistic of one value of the graph
     bool open;
 } osh_stat;
 /* osh_stat_new allocates a statistic with an empty state (osh_stat.all). Then osh_stat_new_part
- * allocates osh_stat.part, if the statistic needs it. There are two functions because, on a GPU,
- * the caller chooses an address for each allocation. */
+ * allocates osh_stat.part, if the statistic needs it. There are two functions because a caller with
+ * a GPU chooses an address for each allocation. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
@@ -123,9 +123,9 @@ size_t osh_stat_tile_room(const osh_stat *s, int64_t first, int64_t end);
 /* Copies rows [first, end) of osh_stat.part to `tile`, a buffer of osh_stat_tile_room bytes. */
 osh_status osh_stat_take_tile(osh_ctx *cx, void *tile, const osh_stat *s, int64_t first,
                               int64_t end);
-/* Merges a tile, the rows [first, end) of another process's osh_stat.part, into osh_stat.all.
- * Overwrites the buffer of the tile (osh_stat_tile_room). On a GPU, also overwrites the GPU's
- * workspace. */
+/* Merges a tile into osh_stat.all. The tile contains rows [first, end) of osh_stat.part of another
+ * process. Overwrites the buffer of the tile (osh_stat_tile_room). On a GPU, also overwrites the
+ * GPU's workspace. */
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
 /* If `merge` is true, merges osh_stat.part into osh_stat.all. Then empties osh_stat.part. */
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);

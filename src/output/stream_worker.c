@@ -126,9 +126,9 @@ static osh_status worker_open(osh_ctx *cx, osh_stream_worker *w, const osh_conta
     return rc;
 }
 
-/* Reads the rows that r describes to `room`, and sets *from to their address in `room`. If the
- * tensor is stored, reads whole blocks of its file, so `room` also contains bytes before and after
- * the rows. */
+/* Reads rows into the memory `room`, and sets *from to their address in it. r describes the rows.
+ * If the tensor is stored, reads whole blocks of its file, so `room` also contains bytes before and
+ * after the rows. */
 static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                    uint8_t *room, uint8_t **from)
 {

@@ -1,8 +1,9 @@
 /* tuned.h - replaces output tensors by tuned ones (learn/tune.h), when the whole output is already
  * written.
  *
- * The new bytes of all tuned tensors are first written to a file, oneshot-tuned, which a record of
- * the journal names. Then they are written to the shards, and a second record has their checksums.
+ * The new bytes of all tuned tensors are first written to the file oneshot-tuned, and a record of
+ * the journal names this file. Then they are written to the shards, and a second record has their
+ * checksums.
  * If the run is killed between the two records, the next run writes the shards again. If it is
  * killed before the first record, the next run tunes again. The file is removed when the output is
  * sealed. */

@@ -98,8 +98,8 @@ static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
                      "%s: --target-bits and --target-size replace all config groups and do not "
                      "support groups of attention: want kv_cache_scheme, or no such group",
                      m->type->name);
-        /* The survey measures changes of weights, so it leaves out codes for keys and values in the
-         * cache, which do not change weights. */
+        /* The survey measures changes of weights. Codes for keys and values in the cache do not
+         * change weights, so the survey leaves them out. */
         m->cache.present = false;
         if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
     }
@@ -216,7 +216,7 @@ done:
     return rc;
 }
 
-/* Checks the samples for `--loss-mask answers`, with which only tokens of answers count in
+/* Checks the samples if the job has `--loss-mask answers`. Only tokens of answers then count in
  * statistics. Fails if no token counts. Warns about samples in which no token counts. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {

@@ -61,6 +61,6 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p);
 /* The next two functions choose and open the device of the plan. (They are in place.c.) */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // sets p->in.on_device
 /* Opens the GPU and allocates its arena, a block of its memory. The arena has the size of the
- * device budget, or without a budget the size that the plan predicts. */
+ * device budget. If there is no budget, it has the size that the plan predicts. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -1,6 +1,5 @@
-/* groups.h - finds the config group of a module by the targets of all groups. A target that is an
- * exact name has precedence over a regex, and a regex over a class name
- * (compressed_tensors/utils/match.py, match_targets). */
+/* groups.h - finds the config group of a module by the targets of all groups. Exact names are tried
+ * first, then regexes, then class names (compressed_tensors/utils/match.py, match_targets). */
 #ifndef OSH_GROUPS_H
 #define OSH_GROUPS_H
 #include "quant/scheme.h"

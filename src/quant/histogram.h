@@ -8,8 +8,8 @@
  * sample has no effect. If no more bins are allowed, pairs of bins are merged and the width
  * doubles.
  *
- * Example: 4 bins at first, and samples with largest |x| 2 and 3.2. The width is 0.5. An array has
- * 4 bins after the first sample and 7 after the second. */
+ * Example: there are 4 bins at first. The largest |x| is 2 in the first sample and 3.2 in the
+ * second. The width is 0.5. An array has 4 bins after the first sample and 7 after the second. */
 #ifndef OSH_HISTOGRAM_H
 #define OSH_HISTOGRAM_H
 #include "tensor/tensor.h"

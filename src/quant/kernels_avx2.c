@@ -1,6 +1,7 @@
-/* kernels_avx2.c - implements the loops of kernels.c with AVX2 and F16C. They give the same bytes.
- * The program chooses these loops at run time; all its other code is plain x86-64. A function with
- * a dtype argument is inlined for each dtype, so that the dtype is a constant in the loop. */
+/* kernels_avx2.c - implements the loops of kernels.c with AVX2 and F16C. The results have the same
+ * bytes. The program chooses these loops at run time; all its other code is plain x86-64. A
+ * function with a dtype argument is inlined for each dtype, so that the dtype is a constant in the
+ * loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -70,8 +71,8 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-/* Returns the E2M1 codes of y. The index of a code is the number of thresholds, out of seven, that
- * |y| exceeds. The sign is set for y < 0. */
+/* Returns the E2M1 codes of y. There are seven thresholds. The index of a code is the number of
+ * thresholds that |y| exceeds. The sign is set for y < 0. */
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);

@@ -18,7 +18,7 @@ struct osh_padding {     // a tensor to which zeros are added
     osh_grown rows, columns;
 };
 
-/* Moves the elements of n rows in `to` apart, and fills the gaps with zeros. */
+/* Adds the zeros to n rows in place. On entry, `to` has the rows without added zeros. */
 static void rows_spread(char *to, const struct osh_padding *p, int64_t n)
 {
     size_t size = osh_dtype_bytes(p->base.dtype), from = (size_t)p->columns.from * size,

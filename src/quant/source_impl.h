@@ -152,8 +152,8 @@ osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, 
 /* Returns the number of bytes that osh_source_decode allocates, including the buffer of a direct
  * read (O_DIRECT). block_bytes: osh_source_pieces.bytes. */
 size_t osh_source_decode_bytes(size_t block_bytes);
-/* Returns the part of `block` that begins at offset *at, and adds n_bytes, the size of the part, to
- * *at. If `block` is NULL, returns NULL and only adds n_bytes, so that the caller can compute the
- * size of the block. */
+/* Returns the part of `block` that begins at offset *at and has n_bytes bytes. Then adds n_bytes
+ * to *at. If `block` is NULL, returns NULL and only adds n_bytes, so that the caller can compute
+ * the size of the block. */
 void *osh_source_slice(char *block, size_t *at, size_t n_bytes);
 #endif

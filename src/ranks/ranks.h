@@ -19,8 +19,8 @@ typedef struct osh_rank { // one rank
      * this node. */
     int local, n_local;
     int n_cores;      // number of processors that the rank may use
-    /* Number of ranks of the node that may use exactly the same processors. The rank itself counts,
-     * too. */
+    /* Number of ranks of the node that may use the same set of processors as this rank, including
+     * this rank. */
     int n_alike;
     uint64_t program; // checksum of the program's file
     osh_process guard; // guard (cli/guard.c), the parent process of the rank
@@ -61,9 +61,9 @@ int osh_ranks_threads(const osh_ranks *r);
 /* Sets the name of the current work, which osh_ranks_fail puts into its message. `of` may be
  * NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
-/* Stores the data that the guard of this rank (cli/guard.c) needs in *to, of which r keeps a view.
- * From now on, osh_ranks_phase also updates the member `where`: the rank, the node and the current
- * work. Until all ranks have called osh_ranks_close, *to also lists the guards of the node's other
+/* Fills *to with the data for the guard of this rank (cli/guard.c). r keeps a view of *to. From now
+ * on, osh_ranks_phase also updates the member `where`: the rank, the node and the current work.
+ * Until all ranks have called osh_ranks_close, *to also lists the guards of the node's other
  * ranks. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Reports a failed job. rc: status of the job; the error is in cx. A rank other than 0 sends the
@@ -103,8 +103,8 @@ double osh_ranks_waited(const osh_ranks *r);
 /* The next functions send messages to rank 0, such as records and results. Rank 0 takes them when
  * it has time. The messages of a rank arrive in the order in which they were posted. osh_ranks_post
  * begins to send `bytes` (from osh_alloc), and takes ownership of `bytes`, even after a failure.
- * osh_ranks_posted frees the messages that are sent, and sets *n_left to the number of the
- * others. */
+ * osh_ranks_posted frees the messages that are sent. It sets *n_left to the number of messages that
+ * are not sent yet. */
 osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 /* Waits until at most `most` of the posted messages are not sent yet. */

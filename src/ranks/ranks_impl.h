@@ -32,6 +32,6 @@ struct osh_ranks {
  * the job must then end. It fails after an error of MPI, an interrupt, or a failure of another
  * rank. */
 osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request);
-/* if code is not 0, fails with MPI's text for it */
+/* if `code` is not 0, fails with the text that MPI has for this code */
 osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code);
 #endif

@@ -90,8 +90,9 @@ static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
     return ok;
 }
 
-/* Adds a step to the list. The item of a pass has the flags of the pass, and the number of nodes
- * that run. The item of a step that opens or solves has the number of its inputs. */
+/* Adds an item for the step to the list. If the step is a pass, the item has its flags and the
+ * number of nodes that run. If the step opens or solves inputs, the item has the number of these
+ * inputs. */
 static bool json_step(cJSON *list, const osh_step *s, const osh_range *r)
 {
     cJSON *o = cJSON_CreateObject();
@@ -127,7 +128,7 @@ static bool json_wire(osh_ctx *cx, cJSON *o, const osh_plan *p, int i)
     return !osh_divide_wire(cx, &bytes, p, i, n) && json_number(o, "wire_bytes", bytes);
 }
 
-/* Adds the division of the work among ranks; nothing for one process. */
+/* Adds the numbers that say how the work is divided among ranks. Adds nothing for one process. */
 static bool json_ranks(cJSON *root, const osh_plan *p)
 {
     osh_division d = osh_divide(p);

@@ -1,16 +1,16 @@
 /* transforms.c - makes the transform_config of a recipe's rotations. It has the same groups as in
  * llmcompressor/modifiers/transform:
  *
- *   R1  weight_output of embed_tokens, o_proj, down_proj    weight_input, inverse, of the readers
- *                                                           of the stream
- *   R2  weight_output of v_proj                             weight_input, inverse, of o_proj
+ *   R1  weight_output of embed_tokens, o_proj, down_proj    weight_input (T) of the readers of the
+ *                                                           stream
+ *   R2  weight_output of v_proj                             weight_input (T) of o_proj
  *   R3  q_attn of self_attn                                 k_cache of self_attn
- *   R4  input of down_proj                                  weight_input, inverse, of down_proj
- *   v   input of all targets                                weight_input, inverse, of all targets
- *   u   weight_output of all targets                        output, inverse, of all targets
+ *   R4  input of down_proj                                  weight_input (T) of down_proj
+ *   v   input of all targets                                weight_input (T) of all targets
+ *   u   weight_output of all targets                        output (T) of all targets
  *
  * The first column is the name of the group. The other columns are the two positions at which the
- * group acts. "inverse" stands for the transposed matrix. */
+ * group acts. At a position with (T), the transposed matrix acts ("inverse" in config.json). */
 #include "rewrite/transforms.h"
 
 #include <assert.h>

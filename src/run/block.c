@@ -9,8 +9,8 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    /* One job for each Linear that learns. The objects to which members of a job point are own,
-     * too. */
+    /* One job for each Linear that learns. Also owns the objects to which members of the jobs
+     * point. */
     osh_linear_job *jobs; // own [n_learns]
     osh_tensor **dense;   // own [n_learns]: copies of the original weights
 } blocked;
@@ -82,9 +82,9 @@ done:
 }
 
 /* Turns the learned state of Linear k of the block into codes and scales, and passes them to the
- * emitter. First restores the original weight in memory, because the error is the difference from
- * it. If s->in_memory is not NULL, the weight in memory is finally replaced by the quantized
- * weight. */
+ * emitter. First restores the original weight in memory, because the error is computed relative to
+ * the original weight. If s->in_memory is not NULL, the quantized weight finally replaces the
+ * weight in memory. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

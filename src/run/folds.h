@@ -16,8 +16,8 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f);
  * argument `user` is an osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
-/* Divides the statistics, and the computation of factors, among the ranks. Does nothing if `ranks`
- * is NULL. */
+/* Divides the work among the ranks: each rank collects some of the statistics and computes some of
+ * the factors. Does nothing if `ranks` is NULL. */
 osh_status osh_folding_divide(osh_ctx *cx, osh_folding *f, osh_ranks *ranks);
 /* Merges the statistics of a round between ranks, like osh_stats_exchange. All ranks call it after
  * each round. */

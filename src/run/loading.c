@@ -80,8 +80,8 @@ static bool weight_is_folded(const osh_budget *p, int weight)
     return tensor >= 0 && osh_is_folded(p->rewrites, tensor);
 }
 
-/* Loads a weight to the GPU, or without a GPU to host memory. If the weight stays dense, also
- * writes it to the output, so that the checkpoint is read only once. */
+/* Loads a weight to the GPU. Without a GPU, loads it to host memory. If the weight stays dense,
+ * also writes it to the output, so that the checkpoint is read only once. */
 static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh_way way)
 {
     osh_status rc = OSH_OK;

@@ -45,9 +45,9 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
  * NULL if the Linear has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes the member `cache` of the Linear's osh_linear_job: *out (own). It has the static scales and
- * zero points of the Linear's output. If the Linear reads the output of an attention with quantized
- * keys and values, it also has their scales and zero points. *out is NULL if there are no such
- * scales. */
+/* Makes *out (own), which becomes the member `cache` of the Linear's osh_linear_job. It has the
+ * static scales and zero points of the Linear's output. If the Linear reads the output of an
+ * attention with quantized keys and values, *out also has the scales and zero points of the keys
+ * and values. *out is NULL if there are no such scales. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -14,7 +14,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    // the error nmse becomes relative to the weight before it was pruned
+    // now the error `nmse` is relative to the weight before pruning
     j->nmse = j->removed + j->nmse * (1 - j->removed);
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
@@ -244,8 +244,7 @@ done:
     return rc;
 }
 
-/* Frees the group. Also frees the statistics, and the host copies of weights, that no later call
- * needs. */
+/* Frees the group. Also frees statistics and host copies of weights if no later call needs them. */
 static void group_close(osh_ctx *cx, group *g)
 {
     const osh_weights *w = g->to.s->w;

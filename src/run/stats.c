@@ -26,7 +26,7 @@ typedef struct sums {     // statistics of one value; the pointers are own
 } sums;
 
 enum { MIX_SEED = 42 };
-/* The observers that get the values that are added.
+/* Some observers get each value that is added.
  * LOOK_ALL: all observers.
  * LOOK_FIRST: only two-pass observers, in their first pass.
  * LOOK_KEPT: only two-pass observers, in their second pass, which reads stored values. */
@@ -49,7 +49,7 @@ struct osh_stats {
     int v0, v1;           // the interval [v0, v1) contains all values of the subgraphs
     /* Store for values that are kept between the two passes of two-pass observers; NULL: none. */
     osh_acts *looks;      // own
-    look look;            // the observers that get the values that are added now
+    look look;            // the observers that now get each added value
     /* view: the ranks that collect the statistics; NULL: there is only this process */
     osh_ranks *ranks;
     int *owner;           // own [v1 - v0]: rank that gets the sums of the value; NULL: rank 0
@@ -66,7 +66,8 @@ static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-/* Makes the arena allocate its next block at the planned address for a statistic of the value. */
+/* Sets the address of the next block that the arena allocates: the address that is planned for a
+ * statistic of the value. */
 static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
     int visit = s->plan->in->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
@@ -282,8 +283,8 @@ done:
     return rc;
 }
 
-/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
- * shift. Returns 1 if there are no such Linears. */
+/* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
+ * member `share` of this Linear, or 1 if there is none. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -475,7 +476,7 @@ done:
     return rc;
 }
 
-/* On GPUs: finds out whether any rank has added rows to the sums of each expert
+/* On GPUs: for the sums of each expert, finds out whether a rank has added rows to them
  * (osh_stats_is_empty). */
 static osh_status stats_count_ranks(osh_ctx *cx, osh_stats *s)
 {

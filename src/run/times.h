@@ -18,7 +18,7 @@ typedef struct osh_rank_time { // one rank
 void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks);
 /* Adds the seconds and the waits since osh_time_begin to the phase. */
 void osh_time_end(osh_rank_time *t, const osh_ranks *ranks, osh_phase phase);
-/* Returns the work of a rank in a phase: the seconds of the phase without waits. */
+/* Returns the work of a rank in a phase: the seconds of the phase, minus the seconds of waits. */
 double osh_time_work(const osh_rank_time *t, osh_phase phase);
 /* Returns the largest work of any rank in the phase, divided by the mean of all ranks. Returns 0 if
  * no rank has worked. */

@@ -33,9 +33,9 @@ osh_range osh_range_at(const osh_schedule *p, int index);
 /* Returns the number of bytes of the range observers of all Linears in range r, with the
  * allocator's overhead. */
 size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r);
-/* Returns the number of bytes of the statistics Hessian and shift of the Linear's input. Returns 0
- * if the Linear needs no Hessian. Also returns 0 if an earlier Linear of the subgraph has the same
- * input, because the Hessian then counts for the earlier one. */
+/* Returns the number of bytes of two statistics of the Linear's input: the Hessian and the shift.
+ * Returns 0 if the Linear needs no Hessian. Also returns 0 if an earlier Linear of the subgraph has
+ * the same input, because the Hessian then counts for the earlier Linear. */
 int64_t osh_hessian_bytes(const osh_schedule *p, int linear);
 /* Returns the sum of osh_hessian_bytes over the Linears of range r. *largest: set to the largest of
  * the summands; `largest` may be NULL. */

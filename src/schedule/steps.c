@@ -3,8 +3,8 @@
  * osh_steps_at writes the sets of one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
- *   values   in, out, consume and values of step 0 | the same for step 1 | ...
- *   nodes    run and routed of step 0 | the same of step 1 | ... */
+ *   values   the sets `in`, `out`, `consume`, `values` of step 0 | those of step 1 | ...
+ *   nodes    the flags `run` and `routed` of step 0 | those of step 1 | ... */
 #include "schedule/steps.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 enum { IN, OUT, CONSUME, VALUES, N_SETS };
 
 typedef struct stored { // a step in the list
-    osh_step step;      // the members of the step; the pointers to arrays are not used
+    osh_step step;      // the step; its pointers to arrays are not used
     bool has_values, has_run, has_routed;
     size_t set[N_SETS + 1]; // set k consists of values[set[k]] to values[set[k + 1] - 1]
     /* index in osh_steps.nodes of the first flag of `run`; the flags of `routed` follow these
@@ -83,7 +83,7 @@ const char *osh_step_name(osh_step_kind kind)
     return names[kind];
 }
 
-/* Sets s->set[k][v] to `on` for each value v of set k of the step s->at, for all k. */
+/* For each set k of the step s->at: sets s->set[k][v] to `on` for each value v of the set. */
 static void steps_mark(osh_steps *s, bool on)
 {
     const stored *t = &s->of[s->at];

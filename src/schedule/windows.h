@@ -26,7 +26,7 @@ typedef enum osh_window_kind {
     OSH_WINDOW_ALONE, // the calls are solved one after the other, each on all threads or on the GPU
     OSH_WINDOW_APART,    // the calls are solved in parallel, each on one thread
     OSH_WINDOW_GATHERED, // a GPU solves the calls together
-    OSH_WINDOW_BLOCK     // the Linears of the calls learn together with the whole block (blocks.h)
+    OSH_WINDOW_BLOCK     // all Linears of the block learn together (blocks.h)
 } osh_window_kind;
 
 typedef struct osh_windows {
@@ -54,8 +54,8 @@ typedef struct osh_windows {
     int most, at;
 } osh_windows;
 
-/* Finds the next window, and frees the calls of the previous one. Does not free members of the jobs
- * that the solver allocated. */
+/* Finds the next window, and frees the calls of the previous one. The solver allocates some members
+ * of the jobs; these members are not freed. */
 osh_status osh_windows_next(osh_ctx *cx, osh_windows *w);
 void osh_windows_deinit(osh_ctx *cx, osh_windows *w);
 /* Returns an upper bound of the bytes that the windows of n_linears Linears need. */

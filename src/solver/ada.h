@@ -4,8 +4,13 @@
  * The layer's input over T tokens is x in the quantized model and x0 in the original one. All
  * methods minimize
  *
- *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2 = 1/T (tr(E H E^T) - 2 tr(E C^T))
- *   E = w^ - w    H = sum x x^T    C = w S    S = sum (x0 - x) x^T    dloss / dw^ = 2/T (E H - C)
+ *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2
+ *        = 1/T (tr(E H E^T) - 2 tr(E C^T))
+ *   dloss / dw^ = 2/T (E H - C)
+ *   E = w^ - w
+ *   H = sum x x^T
+ *   C = w S
+ *   S = sum (x0 - x) x^T
  *
  * The loss is the mean squared error of the outputs of w^, minus the mean squared error of the
  * outputs of w. It is 0 for w^ = w, and negative if w^ compensates errors of earlier layers. H and

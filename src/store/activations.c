@@ -251,7 +251,7 @@ done:
     return rc;
 }
 
-/* Copies the batch `t`, which begins with sample `first`, to a stored tensor in device memory. */
+/* Copies the batch `t` to a stored tensor in device memory. `first`: first sample of the batch. */
 static osh_status acts_store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                   const osh_tensor *t)
 {
@@ -265,7 +265,7 @@ done:
     return rc;
 }
 
-/* Copies the batch `t`, which begins with sample `first`, to a block of host memory. */
+/* Copies the batch `t` to a block of host memory. `first`: first sample of the batch. */
 static osh_status acts_store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                    const osh_tensor *t)
 {

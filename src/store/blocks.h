@@ -28,9 +28,9 @@ osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
 /* Returns the host memory of a block. No copy of the block may be in progress. */
 void *osh_block_data(osh_block *block);
-/* Returns the number of host bytes, with all overhead, of a block for n_bytes. Blocks that are
- * given back are kept for reuse. The bytes of all blocks together never exceed the largest number
- * of bytes that were in use at one time. */
+/* Returns the number of host bytes that a block for n_bytes needs, including all overhead. Blocks
+ * that are given back are kept for reuse. The bytes of all blocks together never exceed the largest
+ * number of bytes that were in use at one time. */
 size_t osh_blocks_gross(size_t n_bytes);
 
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is

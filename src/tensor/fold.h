@@ -3,8 +3,9 @@
  * multiplied by s[c]. The weight of the layer that makes x is divided by s: a norm's weight and a
  * bias element by element, a Linear's weight row by row.
  *
- *   w  2 4    s  2 0.5    OSH_FOLD_COLUMNS  4 2    OSH_FOLD_ROWS   1  2
- *      6 8                                 12 4                   12 16
+ *   w      s        OSH_FOLD_COLUMNS    OSH_FOLD_ROWS
+ *   2 4    2 0.5     4 2                 1  2
+ *   6 8             12 4                12 16
  *
  * A product is computed in f32 and rounded to the weight's dtype, like torch's product of a bf16
  * weight and an f32 factor. */

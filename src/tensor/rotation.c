@@ -258,8 +258,8 @@ static void rotate_factor(double *y, const double *x, const osh_rotation *r, boo
     }
 }
 
-/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if `transposed` is true. After x
- * there must be memory for K more rows of LANES numbers, which is scratch. */
+/* Multiplies the LANES vectors in x [n, LANES] by M, or by M^T if `transposed` is true. The memory
+ * after x must have room for K more rows of LANES numbers. The function uses it as scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;

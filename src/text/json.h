@@ -44,8 +44,9 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
                          const char *what);
 /* Prints the tree o to *out (own) like Python's json.dumps(indent=2, sort_keys=True). indent_level
  * is the level at which the members of o are indented. It is 1 for a whole text (0 means the same),
- * and 2 for the value of a top-level member that osh_json_edit inserts. A whole number prints as an
- * int, any other number as Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
+ * and 2 for the value of a top-level member that osh_json_edit inserts. A whole number is printed
+ * as an int, and any other number like Python's repr. A cJSON_Raw item is printed unchanged
+ * ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
 /* osh_json_write writes a JSON object that may be too large for memory: the members of `root`, and
  * arrays whose items the callback `item` makes one at a time. `lists` ends with an entry whose key

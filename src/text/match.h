@@ -1,6 +1,7 @@
-/* match.h - matches targets and ignores with module names and classes, with the precedence of
- * compressed-tensors (compressed_tensors/utils/match.py): exact name, then regex (re:, Python's
- * re.match), then class; within one kind by the byte order of the target string. */
+/* match.h - matches targets and ignores with module names and classes. Targets are tried in the
+ * order of compressed-tensors (compressed_tensors/utils/match.py): first exact names, then regexes
+ * (re:, Python's re.match), then classes. Targets of one kind are tried in the byte order of their
+ * strings. */
 #ifndef OSH_MATCH_H
 #define OSH_MATCH_H
 #include "text/regex.h"

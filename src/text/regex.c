@@ -155,7 +155,7 @@ static osh_status search_hit(osh_ctx *cx, const osh_regex *r, const search *q, o
     *at = (osh_hit){SIZE_MAX, SIZE_MAX};
     if (!q->found) return OSH_OK;
     size_t end = match[1];
-    /* In a lookahead \K can move the start of the match after its end. */
+    /* A \K in a lookahead can move the start of the match to a position after the end. */
     size_t start = match[0] < end ? match[0] : end;
     if (start < q->from || end > q->n || !is_between_characters(q, start) ||
         !is_between_characters(q, end))

@@ -206,8 +206,8 @@ done:
     return rc;
 }
 
-/* True if the text has a token of the set that begins at or before position p and ends at or after
- * position p. Both positions are offsets in bytes. */
+/* True if a token of the set is in the text around position p: it begins at p or earlier, and ends
+ * at p or later. Positions are offsets in bytes. */
 static bool trie_touches(const trie *t, const char *s, size_t n, size_t p)
 {
     for (size_t i = p > t->longest ? p - t->longest : 0; i <= p && i < n; i++) {

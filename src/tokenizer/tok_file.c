@@ -10,7 +10,7 @@
 
 static const char *buf_text(const osh_buf *b) { return b->data ? b->data : ""; }
 
-typedef struct lists { // long lists of an object that stay text
+typedef struct lists { // the long lists of an object, which are not parsed but stay text
     const char *names[3];
     char opens[3];
     osh_tok_list *to[3];

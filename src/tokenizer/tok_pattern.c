@@ -277,7 +277,8 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
         return rewriter_put(r, "\\x0B", 4);
     }
     r->looks |= c && strchr("AzZGbByY", c);
-    /* After .+, PCRE2 does not find a \R that .+ could also match, so \R becomes a group. */
+    /* If `\R` follows `.+`, PCRE2 does not find a line end that `.+` could also match. It finds the
+     * line end if a group replaces `\R`. */
     if (c == 'R' && !in_class) {
         r->at += 2;
         return osh_buf_printf(r->cx, r->out, "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
@@ -368,8 +369,11 @@ done:
     return rc;
 }
 
-/* Rewrites counts that Ruby's syntax reads differently from Perl's: X{n,m}+ is (?:X{n,m})+, X{n}?
- * is (?:X{n})? and X{,m} is X{0,m}. `at` is on the opening brace. */
+/* Rewrites counts that Ruby's syntax reads differently from Perl's. `at` is on the opening brace.
+ *
+ *   X{n,m}+   becomes (?:X{n,m})+
+ *   X{n}?     becomes (?:X{n})?
+ *   X{,m}     becomes X{0,m} */
 static osh_status rewrite_braces(rewriter *r)
 {
     osh_status rc = OSH_OK;

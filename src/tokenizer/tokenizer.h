@@ -30,22 +30,22 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
  * as with Python's errors="replace". */
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
-/* The next functions encode a text in parts, without special tokens: begin, then feed for each
- * part, then end. Together they append the ids of the whole text. A caller that needs no more ids
- * may omit end. The tokenizer stores only the text whose ids still depend on later text, and at
- * most one more part. */
+/* The next functions encode a text in parts, without special tokens. Call osh_tokenizer_begin once,
+ * then osh_tokenizer_feed for each part, then osh_tokenizer_end. Together they append the ids of
+ * the whole text. A caller that needs no more ids may omit osh_tokenizer_end. The tokenizer stores
+ * only the text whose ids still depend on later text, and at most one more part. */
 void osh_tokenizer_begin(osh_tokenizer *t);
 /* Adds the n bytes of `text`. Appends the ids that no later bytes can change. */
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 /* Appends the ids of the rest of the text. */
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to
- * the ids that osh_tokenizer_end would append after them now. Keeps the text of *tail for later
- * parts. */
+/* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to the
+ * other ids, which osh_tokenizer_end would append if the text ended here. Keeps the text of *tail
+ * for later parts. */
 osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail);
-/* Appends the special tokens that the post-processor puts before a text or, if the last argument is
- * true, after a text. */
+/* Appends the special tokens that the post-processor adds to a text. `after` false: the tokens
+ * before the text. `after` true: the tokens after the text. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool after);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);

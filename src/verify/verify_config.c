@@ -267,8 +267,8 @@ done:
     return rc;
 }
 
-/* Returns the dtype that the scales of a module should have: that of its first scale with a float
- * dtype. It is the dtype of the weight in the source, which may differ from the dtype in
+/* Returns the dtype that the scales of a module should have. This is the dtype of its first scale
+ * with a float dtype. The source's weight has the same dtype, which may differ from the dtype in
  * config.json. Other checks (manifest, plan) compare the dtype of this scale with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
@@ -392,7 +392,7 @@ done:
     return rc;
 }
 
-/* Finds tensors, such as scales, that belong to a module without a weight. */
+/* Finds tensors that belong to a module without a weight, such as scales. */
 static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;

@@ -1,10 +1,11 @@
 /* verify_direction.c - compares a pruned and quantized weight dq [O, I] with the source's weight
  * w, if the mask of the pruner depends on calibration data.
  *
- * SparseGPT changes the kept weights to z = w + e, where e compensates the pruned weights. Its size
- * depends on the inputs, and has no useful bound: the damping of 1 % allows |e|^2 up to 25 times
- * the pruned weights, for independent inputs. So neither |dq - w| nor the cosine of dq and w has a
- * bound. But the signs of w have nothing to do with e, so these rules hold for any size of e:
+ * SparseGPT changes the kept weights to z = w + e, where e compensates the pruned weights. The size
+ * of e depends on the inputs, and has no useful bound. For example, with independent inputs and a
+ * damping of 1 %, |e|^2 can be 25 times |w|^2 of the pruned weights. So neither |dq - w| nor the
+ * cosine of dq and w has a bound. But the signs of w have nothing to do with e, so these rules hold
+ * for any size of e:
  *
  *   slope   sum sign(w) dq / sum |w|, over dq != 0, is 1 if the mask does not depend on z,
  *           because the terms sign(w) e cancel. The pruner keeps the largest |z|, which are those
@@ -17,20 +18,23 @@
  *           larger. Without e, a code that is not 0 can be up to twice the weight. So the accepted
  *           range is LEAST to the result of direction_largest. Four standard errors are added,
  *           which matter only for small weights.
- *   signs   more than half of the signs of dq are those of w. Half: the weights are unrelated. Two
- *           standard errors are subtracted from the limit.
- *   rows    a row may have few weights, so chance matters. A row is wrong if its signs are as those
- *           of an unrelated row (binomial, up to three standard deviations), if its slope is below
- *           ROW_SLOPE, and if a row of the same weight has so few right signs with a chance of less
- *           than 1 / (RARE O): for a binomial, Chernoff's bound is
- *               P(share of n <= x) <= exp(-n KL(x, p)),  KL(x, p) = x ln(x / p) + ...
+ *   signs   more than half of the signs of dq equal those of w. (If the weights were unrelated,
+ *           half of the signs would be equal.) Two standard errors are subtracted from the limit.
+ *   rows    a row may have few weights, so chance matters. A row is wrong if all of this is true:
+ *           - it has as few equal signs as an unrelated row may have (binomial, up to three
+ *             standard deviations)
+ *           - its slope is below ROW_SLOPE
+ *           - the chance that a right row of this weight has so few equal signs is less than
+ *             1 / (RARE O). Chernoff's bound for a binomial limits this chance:
+ *               P(share of n <= x) <= exp(-n KL(x, p))
+ *               KL(x, p) = x ln(x / p) + ...
  *           A row of zeros is wrong if |w|^2 of the row is at least half of the mean of all rows,
  *           and s^I, the chance that all weights are pruned, is far below 1 / (RARE O).
  *
- * Measured with normal, uniform and Student (2 and 3 degrees of freedom) weights, rows and columns
- * with different scales, 40 to 1024 tokens, 64 to 512 columns, and sparsities of 0.5, 0.7 and 2:4:
- * slopes of 0.96 to 1.23 with 4 and 8 bits and to 1.58 with 2 bits, at least 0.81 of the signs, and
- * no wrong row. */
+ * Measurements: the slopes were 0.96 to 1.23 with 4 and 8 bits, and up to 1.58 with 2 bits. At
+ * least 0.81 of the signs were equal, and no row was wrong. The distribution of the weights was
+ * normal, uniform or Student's (2 and 3 degrees of freedom). Rows and columns had different scales.
+ * There were 40 to 1024 tokens and 64 to 512 columns. The sparsities were 0.5, 0.7 and 2:4. */
 #include <math.h>
 #include <stdio.h>
 
@@ -39,8 +43,9 @@
 #define LEAST 0.6     // smallest accepted slope
 #define ROW_SLOPE 0.4 // largest slope of a wrong row, with 4 bits or more
 #define SIGNS 0.6     // smallest accepted share of equal signs
-/* Smallest accepted share of equal signs if the sparsity exceeds DENSE_ENOUGH. Then few weights are
- * kept, which compensate many others, and in small weights they often change their sign. */
+/* Smallest accepted share of equal signs if the sparsity exceeds DENSE_ENOUGH. The few elements
+ * that are kept then compensate many pruned elements. In a small weight, their signs often
+ * change. */
 #define SIGNS_OF_FEW 0.55
 #define DENSE_ENOUGH 0.8
 #define RARE 1e4
@@ -61,8 +66,9 @@ void osh_direction_row_fill(osh_direction_row *to, const float *w, const float *
     }
 }
 
-/* Returns the largest accepted slope at sparsity s: max(2, 1 / (1 - s)), and more for codes with
- * few bits or with a scale for many weights. */
+/* Returns the largest accepted slope at sparsity s. It is max(2, 1 / (1 - s)), or 1.25 times this
+ * number with 2 or 3 bits. It is also 1.25 times this number with 4 bits if a scale is for a whole
+ * row, block or tensor. */
 static double direction_largest(const osh_q_args *a, double s)
 {
     double most = fmax(2, 1 / (1 - s));
@@ -78,7 +84,8 @@ static double direction_exponent(double n, double x, double p)
     return n * (a + b);
 }
 
-/* True if row r has the signs of an unrelated row. p: share of equal signs of the whole weight. */
+/* True if row r is wrong by the rules of `rows` at the top of this file. p: fraction of equal signs
+ * in the whole weight. */
 static bool direction_is_bad(const osh_direction_row *r, double p, const osh_linear *l)
 {
     double slope = l->scheme->weights.bits < 4 ? ROW_SLOPE / 2 : ROW_SLOPE;

@@ -234,8 +234,8 @@ typedef struct source_sums {
         *listed;
 } source_sums;
 
-/* Compares the checksum that the manifest has for a source tensor with that of the bytes that were
- * read. Has the type of osh_json_taken.item. */
+/* Compares two checksums of a source tensor: the checksum in the manifest, and the checksum of the
+ * bytes that were read. Has the type of osh_json_taken.item. */
 static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const source_sums *s = user;

@@ -107,7 +107,7 @@ grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 : >log
 "$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
-# removes numbers that differ because a process that uses the network needs more memory
+# removes the numbers of host bytes, which differ: the network needs additional memory
 same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; }
 diff <(same plan.there) <(same plan.here) || fail "another plan"
 ! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
@@ -141,9 +141,9 @@ HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
 grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
 
-# A large file is downloaded in parallel ranges. All bytes must be right, and memory use small.
-# Tests a range that ends early, a wrong byte in the first range, a server that ignores ranges, and
-# a kill.
+# A large file is downloaded in parallel ranges. All bytes must be right, and the download must use
+# little memory. Tests a range that ends early, a wrong byte in the first range, a server that
+# ignores ranges, and a kill.
 large() { # argument: fault; downloads into large/
     HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"

@@ -71,8 +71,8 @@ cp alone.c alone.cc
 cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
 c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
 
-# Moves the installed tree, and builds a program with its library, by pkg-config and by
-# find_package.
+# Moves the installed tree. Then builds a program with the moved library: once with pkg-config, and
+# once with find_package.
 [ -z "$SANITIZED" ] || exit 0
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api

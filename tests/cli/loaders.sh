@@ -82,8 +82,8 @@ run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
 verify v
 
-# Tests a model with a block for multi-token prediction, which belongs to no layer, and with a head
-# that is neither stored nor tied. Jobs that read its logits fail.
+# Tests a model with a block for multi-token prediction. The block belongs to no layer. The head of
+# the model is neither stored nor tied, so jobs that read logits fail.
 tiny qwen3_vl v
 for leaf in mlp.gate_proj mlp.up_proj self_attn.q_proj; do
     edit v dup model.language_model.layers.0.$leaf.weight mtp.layers.0.$leaf.weight

@@ -83,8 +83,8 @@ passes() {
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     grep -q "$of" err || fail "want '$of': $(cat err)"
-    # The budget in the message is rounded up to MiB, and includes 256 KiB by which the next process
-    # may differ.
+    # The budget in the message is rounded up to MiB. It includes 256 KiB, because the next process
+    # may need up to 256 KiB more.
     if "$ONESHOT" "$@" --output out --host-memory $((least - 2))MiB 2>err; then fail "$((least - 2)) MiB is enough: $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"

@@ -57,8 +57,9 @@ quant_stage:
 YAML
 check wide 90 --recipe whole.yaml
 check long 160 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# Tests target 'original': the run has the values of both models, and for each Hessian the matrix
-# (X0 - X)^T X of the inputs X0 of the original model and X of the quantized model.
+# Tests target 'original'. The run then has the values of both models in memory. For each Hessian,
+# it also has the matrix (X0 - X)^T X. X0 are the inputs in the original model, X those in the
+# quantized model.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
@@ -77,7 +78,8 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 160 --recipe twice.yaml --calib-cache ram
-# If weights are rounded row by row, only bands of a weight are in memory, even of a large weight.
+# If weights are rounded row by row, the program never has a whole weight in memory. It has only
+# some bands of a weight, also if the weight is large.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \

@@ -57,8 +57,8 @@ cmp solved/model.safetensors solved1/model.safetensors
 verify solved --model packed
 equal packed solved 'self_attn.*weight(_scale)?$' 32
 one --model packed "${mlps[@]}" --output mixed # the output exists already
-# --only names some parts of a layer that inference engines fuse: the message names the missing
-# parts
+# Inference engines fuse some modules into one layer. If --only names only some of these modules,
+# the message names the missing ones.
 refused 1 'qkv_proj: .*want all or none of them ignored; k_proj, v_proj would be ignored, q_proj would not' --model "$model" --scheme NVFP4A16 --only 're:.*q_proj$' --output part
 refused 1 'up_proj has .*would take group_2; want one scheme for gate_proj, up_proj' --model mixed --scheme NVFP4A16 --only 're:.*gate_proj' --output part
 refused 2 'only' --model packed --scheme W4A16 --group-size 32 --only 're:.*mlp.*' --output mixed

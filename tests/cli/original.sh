@@ -74,8 +74,8 @@ first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)
 [ "$carrying" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
 
-# Runs are killed at calls that change the disk. The next run computes finished subgraphs forward in
-# both models, or reads their values from the disk.
+# Runs are killed at calls that change the disk. For finished subgraphs, the next run computes the
+# values of both models again, or reads these values from the disk.
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out

@@ -29,7 +29,7 @@ damaged "recipe.yaml was changed later"
 mv kept out/recipe.yaml
 one --output out --max-shard-size 1MB | grep -q 'is finished and was made by this command'
 
-# From the README.md of the source, the output's README.md takes only the licence. verify checks the
+# The README.md of the output repeats only the licence of the source's README.md. verify checks the
 # file.
 readme() { # argument: the source's README.md, or nothing; the output's front matter goes to `matter`
     if [ -n "$1" ]; then printf -- "$1" >src/README.md; else rm -f src/README.md; fi

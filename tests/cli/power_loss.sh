@@ -2,7 +2,7 @@
 # to the disk. From the record, lose_power.c makes directories as they may be after a power loss
 # (states). The same command continues from each state, and gives the files of an undisturbed run. A
 # power loss does not change synced data, so no state may be refused. STATES is the number of states
-# per run, FIRST the first seed.
+# per run. FIRST is the first seed.
 set -euo pipefail
 states=${STATES:-8} first=${FIRST:-1}
 here=$PWD

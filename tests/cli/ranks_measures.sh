@@ -1,4 +1,4 @@
-# ranks_measures.sh - runs jobs with measurements and surveys under mpirun. Samples and units are
+# ranks_measures.sh - runs jobs under mpirun that do measurements or surveys. Samples and units are
 # divided among ranks. The recipe and the files are the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"

@@ -1,7 +1,7 @@
-# several.sh - tests several modifiers in one traversal of the model: AWQ followed by rounding of
-# attention and by GPTQ of the MLP; two quantizers with different targets; and stages in the order
-# of the file. If the other modifiers do not change the inputs of a modifier, its result is the same
-# without them.
+# several.sh - tests several modifiers in one traversal of the model. The cases are: AWQ, then
+# rounding of attention, then GPTQ of the MLP; two quantizers with different targets; stages in the
+# order of the file. If the other modifiers do not change the inputs of a modifier, its result is
+# the same without them.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

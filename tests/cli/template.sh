@@ -69,8 +69,8 @@ assert small["rms_norm_eps"] > 0.01 and small["residual_multiplier"] != 1 and ch
 same(make_small(raw, raw, False)[0]["rms_norm_eps"], 1e-6)
 same(layers_needed({"layer_types": ["s"] * 5 + ["f"]}, 6), 6)
 
-# A template is the same JSON after it is printed. Each size of a template is a size of its model,
-# or a listed exception.
+# A printed template must be read back as the same JSON. Each size in a template must be a size of
+# its model, or a listed exception.
 source = sys.argv[1]
 template = json.load(open(source + "/models/llama.json"))
 same(json.loads(print_template(template)), template)

@@ -22,7 +22,7 @@ static inline void fuzz_tokenize(osh_ctx *cx, osh_tokenizer *t, const char *text
     two.n = 0;
     osh_tokenizer_part_bytes(t, part_bytes);
     osh_error_clear(cx);
-    // parts: false if the encoding of a part fails because a limit is exceeded
+    // parts: false if a limit is exceeded while the text is encoded in parts
     bool parts = !osh_tokenizer_encode(cx, t, &two, text, n, true);
     CHECK(rc || !parts || fuzz_same_ids(&one, &two));
     for (int64_t i = 0; !rc && i < one.n; i++) CHECK(one.ids[i] >= 0);

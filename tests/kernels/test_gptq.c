@@ -90,7 +90,7 @@ static void solution_close(osh_ctx *cx, solution *s)
     osh_tensor_free(cx, s->start);
 }
 
-/* Returns tr(dW H dW^T), where dW is the difference of the solution to the original weight. */
+/* Returns tr(dW H dW^T), where dW is the solution minus the original weight. */
 static double solution_objective(const solution *s)
 {
     int64_t n = s->a.O * s->a.I;
@@ -312,8 +312,8 @@ static void check_nearest(osh_ctx *cx, const problem *p)
     solution_close(cx, &s);
 }
 
-/* osh_gptq_judges selects all rows of a weight with up to 127 rows, and 64 to 96 rows at equal
- * distances of a larger weight. */
+/* osh_gptq_judges selects all rows if a weight has at most 127 rows. If it has more, 64 to 96 rows
+ * at equal distances are selected. */
 static void test_judged(void **state)
 {
     (void)state;
@@ -445,8 +445,8 @@ static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
         if (codes[at / bits] >> at % bits & 1) bytes[at / 8] |= (uint8_t)(1 << at % 8);
 }
 
-/* Checks that the GPU packs integers like the format pack-quantized, FP4 like nvfp4-pack-quantized
- * and FP6 like mxfp6-pack-quantized. */
+/* Checks that the GPU packs codes as the formats do: integers as `pack-quantized`, FP4
+ * as `nvfp4-pack-quantized`, and FP6 as `mxfp6-pack-quantized`. */
 static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
                         const osh_gptq_solve_args *jobs)
 {
@@ -548,7 +548,7 @@ static void test_solve_together(void **state)
 
 enum { N_INPUTS = 7 };
 
-/* Opens a problem for input k, with a factor, a column order and dead columns of its own. */
+/* Opens a problem for input k. Each input has its own factor, column order and dead columns. */
 static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
 {
     int64_t I = p->I, n = p->O * I;

@@ -12,7 +12,8 @@ typedef struct grad_case {
      * split: index of the first token of the second and of the third sample; 0: there is no such
      * sample. */
     int64_t n, split[2];
-    /* {width, 0} of each input, then {rows, columns} of each weight (columns 0: 1-D). */
+    /* {width, 0} for each input, then {rows, columns} for each weight. columns is 0 if the weight
+     * has one dimension. */
     int64_t in[7][2];
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
@@ -263,8 +264,8 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
     return sum;
 }
 
-/* Compares the gradient along the direction `way` with a central difference of step h. The
- * difference has an error of h^2 times the third derivative, which is about as large as the loss.
+/* Compares the gradient along the direction `way` with a central difference of step h. The error of
+ * the difference is h^2 times the third derivative. This derivative is about as large as the loss.
  * The rounding of the n outputs adds an error of 6e-8 sqrt(n) / h. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
@@ -322,10 +323,10 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
     }
 }
 
-/* Compares the CPU kernels with the reference. They sum in f32: a sum of n terms has an error of
- * less than n 2^-24 times the size of the terms. So for 1000 terms the NMSE is less than (1e3 *
- * 6e-8)^2. It is larger if terms cancel, as in the difference of two probabilities. With `rough`,
- * terms are rounded to BF16, with an error of at most 2^-9. */
+/* Compares the CPU kernels with the reference. The CPU kernels sum in f32: a sum of n terms has an
+ * error of less than n 2^-24 times the size of the terms. So for 1000 terms the NMSE is less
+ * than (1e3 * 6e-8)^2. The NMSE is larger if terms cancel, as in the difference of two
+ * probabilities. With `rough`, terms are rounded to BF16, with an error of at most 2^-9. */
 static void test_fast(void **state)
 {
     if (gpu_alone()) return;
@@ -501,8 +502,8 @@ static void test_none(void **state)
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
-/* Computes the gradients of a case on the GPU into din, which is 0 before. The kernel gets the
- * scratch that the op predicts. */
+/* Computes the gradients of a case on the GPU and stores them in `din`. All elements of `din` must
+ * be 0 before the call. The kernel gets the scratch that the op predicts. */
 static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
 {
     osh_grad_args a = args_of(r), on = {.attr = a.attr, .seqs = a.seqs, .rough = rough};

@@ -265,8 +265,8 @@ static void test_softmax(void **state)
     }
 }
 
-/* Tests sin and cos of the angles of rope, which are f32 products, up to a position of 2^24 and
- * near the multiples of pi/2. */
+/* Tests sin and cos for the angles of rope: f32 products with positions up to 2^24. Also tests
+ * angles near the multiples of pi/2. */
 static void test_sincos(void **state)
 {
     (void)state;

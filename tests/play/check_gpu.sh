@@ -1,7 +1,7 @@
 # check_gpu.sh - runs scripts/check-gpu.sh on the emulated GPU, with a false nvidia-smi that lists a
 # GPU. Runs all steps in order, with widths divided by 64, and checks the findings of each step and
-# the table. After a failed step the next step still runs, except after env and mma. The tests of
-# kernels run elsewhere, so they are replaced here.
+# the table. After a failed step the next step still runs, except after the steps `env` and `mma`.
+# The tests of kernels run elsewhere, so they are replaced here.
 set -euo pipefail
 export OSH_PLAY="protect=0 memory=8589934592"
 fail() { echo "$*"; cat out/*.log; exit 1; }

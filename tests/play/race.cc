@@ -1,5 +1,5 @@
-/* race.cc - finds races of an emulated kernel: accesses of two threads, one of them a write,
- * without a barrier between them.
+/* race.cc - finds races of an emulated kernel. In a race, two threads access the same memory, at
+ * least one of them writes, and no barrier is between the accesses.
  *
  * The kernels are compiled with -fsanitize=thread, and this file has the functions that the
  * compiler calls for each access. For a word of memory the last write and the last two reads are
@@ -64,8 +64,8 @@ static inline unsigned part(const access &a, int shift)
     return (unsigned)(a.who >> shift & 0xffff);
 }
 
-/* True if access a cannot race with the current access: they are in different grids or in one
- * thread, do not share memory, or have a barrier between them. */
+/* True if the access `a` cannot race with the current access: the two accesses are in different
+ * grids or in one thread, do not share memory, or have a barrier between them. */
 static inline bool ordered(const access &a, bool on_gpu)
 {
     const access &b = at.now;
@@ -139,7 +139,7 @@ void osh_race_thread(int i) // i: index of the thread that runs from now on; -1:
         (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
-// on_gpu.h detects by this function that races are checked
+// on_gpu.h tests whether this function exists: if it does, races are checked
 extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }

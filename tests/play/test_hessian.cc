@@ -62,9 +62,9 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
 }
 
 /* Every fourth token is an outlier in two channels. One of them is 1.25 times the other, so H of
- * these channels is singular. The diagonal of a real H has 14,336 elements. Damping adds 0.01 of
- * its mean, so H is positive definite if sums lose at most 7e-7 of the trace. One matrix
- * multiplication over 16,384 tokens would lose 3.5e-6. */
+ * these channels is singular. The diagonal of a real H has 14,336 elements. Damping adds 0.01 times
+ * the mean of the diagonal, so H is positive definite if sums lose at most 7e-7 of the trace. One
+ * matrix multiplication over 16,384 tokens would lose 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -149,7 +149,7 @@ static void test_ragged(void **)
 }
 
 /* Four chunks need one matrix multiplication and one launch of a kernel. The sums of the chunks are
- * added in the order of tokens, for any division into calls. */
+ * added in the order of tokens. The order is the same if the tokens come in several calls. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };

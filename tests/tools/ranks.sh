@@ -1,7 +1,7 @@
-# ranks.sh - defines functions for tests with several ranks; to be sourced. start MPI N PROGRAM
-# ARGUMENTS... runs N processes with the launcher of openmpi or mpich, for at most 60 seconds.
-# `mpis` lists the MPIs whose launcher and module are found. If the list is empty, the script exits
-# with 77.
+# ranks.sh - defines functions for tests with several ranks; to be sourced.
+# `start MPI N PROGRAM ARGUMENTS...` runs N processes with the launcher of openmpi or mpich, for at
+# most 60 seconds. `mpis` lists the MPIs whose launcher and module are found. If the list is empty,
+# the script exits with 77.
 mpis=() program=oneshot
 for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
@@ -17,8 +17,9 @@ start() {
     [ "$mpi" != openmpi ] || flags=(--allow-run-as-root --oversubscribe --bind-to none)
     timeout -k 5 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
 }
-# Makes the script `on`, which `start` can run. on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS... runs
-# the program, and sets the variables ENVIRONMENT only in the process of RANK.
+# Makes the script `on`, which `start` can run.
+# `on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS...` runs the program, and sets the
+# variables ENVIRONMENT only in the process of RANK.
 cat >on <<'END'
 #!/bin/bash
 rank=$1

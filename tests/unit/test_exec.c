@@ -270,7 +270,7 @@ static void add_original(model *m)
 
 typedef struct pairs {
     const osh_graph *g;
-    int n; // number of pairs of a value and its original that were live at the same time
+    int n; // number of values that were live at the same time as their originals
 } pairs;
 
 static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x,
@@ -731,8 +731,8 @@ static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor
     return OSH_OK;
 }
 
-/* The Linears of an expert run only on the rows that the router sends to the expert. The result is
- * the same if all nodes run at once, and if each node runs alone. */
+/* The Linears of an expert run only on the rows that the router sends to the expert. All nodes run
+ * at once, or each node runs alone. The results must be the same. */
 static void only_routed_rows_run(void **state)
 {
     model m;

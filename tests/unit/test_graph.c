@@ -527,8 +527,8 @@ static void renamed_lists(void **state)
     close_case(&f);
 }
 
-/* A file of models_dir has what the reader of config.json must know about a model_type: its
- * defaults, and the names of keys. */
+/* A file of models_dir has facts about a model_type for the reader of config.json: the defaults and
+ * the names of keys. */
 static void types_of_a_directory(void **state)
 {
     static const char start[] = "{\"architectures\": [\"LlamaForCausalLM\"], "

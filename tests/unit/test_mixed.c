@@ -22,7 +22,7 @@ static osh_mixed *mixed_make(osh_ctx *cx, uint64_t seed)
         m->n_weights += x->n_weights;
         for (int k = 0; k < CANDIDATES; k++) {
             x->bits[k] = 2 + k, x->bytes[k] = (int64_t)size * (2 + k);
-            /* The factor between 0.1 and 1.05 may exceed 1, so more bits may have a larger loss. */
+            /* The factor is 0.1 to 1.05. If it exceeds 1, the loss is larger with more bits. */
             worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20);
             x->loss[k] = worth;
         }

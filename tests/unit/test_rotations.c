@@ -11,7 +11,7 @@
 
 /* ---- matrices ---- */
 
-/* Returns the rotation matrix M, or its transpose (own, [n, n]), which is computed by rotating the
+/* Returns the rotation matrix M or its transpose, [n, n]; own. Computes the matrix by rotating the
  * unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {

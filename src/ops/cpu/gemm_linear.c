@@ -9,7 +9,8 @@
 typedef struct linear_worker {
     float *w; // own [OSH_GEMM_COLS, I], in f32: rows of the weight for one block of columns of y
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
-    /* Index of the block of columns of y for which `w` has the rows of the weight; -1: none. */
+    /* `w` has the rows of the weight for one block of columns of y. This is the index of the block;
+     * -1: `w` is empty. */
     int64_t block;
 } linear_worker;
 

@@ -197,7 +197,7 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
         w[i].n_bytes = seconds < OSH_PEAK_SHORT ? FEW_BYTES : MEMORY_BYTES;
         if (!(w[i].from = osh_calloc(cx, 1, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
-        // Writes to every page. The system maps all pages that were never written to one page of
+        // Writes to every page. Before its first write, each page is mapped to one common page of
         // zeros, and reading that page would be too fast.
         memset(w[i].from, i + 1, w[i].n_bytes);
     }

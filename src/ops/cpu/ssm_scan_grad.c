@@ -3,7 +3,7 @@
  * computed again, as in delta_rule_grad.c.
  *
  * Heads of a group read the same B and C. So their gradients of B and C must be added in a fixed
- * order. WAVE heads, a wave, are computed in parallel. (WAVE does not depend on the number of
+ * order. A wave is WAVE heads that are computed in parallel. (WAVE does not depend on the number of
  * threads.) Each head writes its gradients of B and C to its own rows of osh_head_room.shared.
  * After the wave, these rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"

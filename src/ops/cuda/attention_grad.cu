@@ -3,8 +3,11 @@
  * Each matrix product is a batch over all kv heads. The scores and the probabilities p of the
  * forward pass are computed again:
  *
- *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope
- *   dq += ds k      dk += ds^T q     dv += p^T dy
+ *   dp = dy v^T
+ *   ds = p (dp - rowsum(p dp)) slope
+ *   dq += ds k
+ *   dk += ds^T q
+ *   dv += p^T dy
  *
  * slope is the derivative of a score with respect to the product q k. A row in which a sink has
  * probability p_s adds -p_s rowsum(p dp) to the gradient of the sink. The gradients of q, k and v

@@ -1,8 +1,8 @@
 /* channel_range.cu - computes the smallest and the largest value of each channel (channel_range.c).
  *
- * A block of 8 warps reads a part of the rows of 32 packs of channels. Each thread keeps the range
- * of the channels of one pack. The block combines the ranges of its warps and then extends the
- * output by atomic minima and maxima. */
+ * A block has 8 warps. It reads 32 packs of channels from some of the rows. Each thread keeps the
+ * range of the channels of one pack. The block combines the ranges of its warps. Then it extends
+ * the output by atomic minima and maxima. */
 #include "ops/cuda/channels.h"
 #include "ops/cuda/extremes.cuh"
 #include "ops/cuda/pack.cuh"

@@ -29,22 +29,28 @@
  * Reason for the sizes: the products of PARTS chunks for 1024 x 1024 elements of H are 128 tiles of
  * 128 x 256, which 132 multiprocessors compute at the same time (one wave). The product of one
  * chunk for 2048 x 2048 elements has as many tiles. Smaller pieces compute fewer elements above the
- * diagonal. The table compares four ways to cut H for 16,384 tokens. An entry has two numbers: the
- * number of waves, and the fraction of the elements of H that is computed:
+ * diagonal. The table compares four ways to cut H for 16,384 tokens:
  *
- *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       pieces
- *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
- *    2,048           4 / 1.00                         8 / 0.75           12 / 0.63     3 / 0.75
- *    4,096          12 / 0.75                        12 / 0.63           16 / 0.56    10 / 0.63
- *    5,120          20 / 0.68                        20 / 0.60           24 / 0.56    15 / 0.60
- *    8,192          40 / 0.63                        36 / 0.56           36 / 0.53    36 / 0.56
- *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
- *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
+ *   panels        one matrix product for each chunk and each panel of 2048 rows
+ *   halves 1024   the diagonal blocks of 2048 x 2048 elements are halved until they have 1024 rows;
+ *                 blocks of one size are a batch; each chunk is added to H directly
+ *   halves 512    the same until they have 512 rows
+ *   pieces        this file
  *
- * (Panels: one matrix product for each chunk and each panel of 2048 rows. Halved: the diagonal
- * blocks of 2048 x 2048 elements are halved to that size, blocks of one size are a batch, and each
- * chunk is added to H directly). With pieces, H is read and written once for PARTS chunks. The
- * parts (at most 32 MiB) fit in an L2 cache of 50 MB. */
+ * An entry has two numbers: the number of waves, and the fraction of the elements of H that is
+ * computed:
+ *
+ *        I      panels     halves 1024    halves 512      pieces
+ *      768     4 / 1.00      4 / 1.00      4 / 1.00      1 / 1.00
+ *    2,048     4 / 1.00      8 / 0.75     12 / 0.63      3 / 0.75
+ *    4,096    12 / 0.75     12 / 0.63     16 / 0.56     10 / 0.63
+ *    5,120    20 / 0.68     20 / 0.60     24 / 0.56     15 / 0.60
+ *    8,192    40 / 0.63     36 / 0.56     36 / 0.53     36 / 0.56
+ *   11,008    68 / 0.59     68 / 0.55     68 / 0.52     64 / 0.55
+ *   14,336   112 / 0.57    108 / 0.54    104 / 0.52    105 / 0.54
+ *
+ * With pieces, H is read and written once for PARTS chunks. The parts (at most 32 MiB) fit in an L2
+ * cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 

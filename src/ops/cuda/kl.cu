@@ -1,5 +1,5 @@
-/* kl.cu - computes kl: compares the logits of two models for the same rows, for one block of the
- * vocabulary after the other.
+/* kl.cu - computes kl: compares the logits of two models for the same rows. The blocks of the
+ * vocabulary are processed one after the other.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]     out[1] same F32 [N]

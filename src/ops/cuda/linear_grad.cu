@@ -1,7 +1,9 @@
 /* linear_grad.cu - computes the gradients of linear by matrix products of cuBLASLt over all rows of
  * the batch.
  *
- *   dx += dy W     dw += dy^T x     db += sum over rows of dy
+ *   dx += dy W
+ *   dw += dy^T x
+ *   db += sum over rows of dy
  *
  * W and x are converted to f32, one panel of rows at a time. A panel has at most 2^23 elements,
  * independent of the free bytes of the arena. Panels are added in order. If the caller sets
@@ -19,8 +21,8 @@ typedef struct linear_back {
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* Adds dy W to dx, for columns [first, first + n) of dy [N, O] only. w contains rows [first, first
- * + n) of W [O, I] in dtype dt. */
+/* Adds a part of dy W to dx: the product of columns [first, first + n) of dy [N, O] and rows
+ * [first, first + n) of W [O, I]. w contains only these rows, in dtype dt. */
 static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *w, osh_dtype dt)
 {
@@ -30,8 +32,8 @@ static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->N, j->I, n, 1, 1, 1});
 }
 
-/* Adds dy^T x to dw, for rows [first, first + n) of dy and x only. x contains only these rows [n,
- * I], in dtype dt. */
+/* Adds a part of dy^T x to dw: the sum over rows [first, first + n). x [n, I] contains only these
+ * rows, in dtype dt. */
 static osh_status linear_back_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *x, osh_dtype dt)
 {

@@ -3,9 +3,10 @@
  * the host. tests/kernels/test_mma.cu tests instructions and emulation against the definitions
  * below.
  *
- * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
- * 9, section 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g =
- * lane / 4 and t = lane % 4, the registers of a lane contain (lower half first):
+ * osh_cu_mma computes D [16, 8] = A [16, 16] B [16, 8] + C. It is the instruction
+ * mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA 9, section 9.7.14.5.8, "Matrix Fragments for
+ * mma.m16n8k16 with floating point type"). Let g be lane / 4 and t be lane % 4. The registers of a
+ * lane contain (lower half first):
  *
  *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]
  *   a[2] = A[g][2t+8, 2t+9]    a[3] = A[g+8][2t+8, 2t+9]
@@ -15,15 +16,16 @@
  * So two adjacent results D, rounded and packed, can be used as an operand A: the left D gives a[0]
  * and a[1], the right D gives a[2] and a[3].
  *
- * osh_cu_ldmatrix, four 8 x 8 matrices of 16-bit elements: ldmatrix.sync.aligned.m8n8.x4.shared.b16
- * (the same chapter, "Warp-level matrix load instruction: ldmatrix"). Lane 8 m + r passes the
- * address of row r (16 bytes, a multiple of 16) of matrix m; register r[m] of a lane then contains
- * M[g][2t, 2t+1] of matrix m, or with .trans M[2t, 2t+1][g].
+ * osh_cu_ldmatrix reads four 8 x 8 matrices M of 16-bit elements. It is the instruction
+ * ldmatrix.sync.aligned.m8n8.x4.shared.b16 (the same chapter, "Warp-level matrix load instruction:
+ * ldmatrix"). Lane 8 m + r passes the address of row r of matrix m. A row has 16 bytes, and its
+ * address is a multiple of 16. After the call, register r[m] of a lane contains elements of matrix
+ * m: M[g][2t, 2t+1], or M[2t, 2t+1][g] with .trans.
  *
- * osh_cu_async_copy, 16 bytes from device to shared memory while the thread continues:
- * cp.async.cg.shared.global (section "Data Movement and Conversion Instructions: cp.async"). A
- * thread sees the bytes after it waits for the group of the copy (osh_cu_async_wait); other threads
- * see the bytes after a barrier that follows the wait. */
+ * osh_cu_async_copy copies 16 bytes from device to shared memory while the thread continues. It is
+ * the instruction cp.async.cg.shared.global (section "Data Movement and Conversion Instructions:
+ * cp.async"). A thread sees the bytes after it waits for the group of the copy (osh_cu_async_wait).
+ * Other threads see the bytes after a barrier that follows the wait. */
 #ifndef OSH_MMA_CUH
 #define OSH_MMA_CUH
 #include "base/checked.h"
@@ -37,8 +39,8 @@ struct osh_cu_frag_c { float v[4]; };
 typedef float osh_play_f4 __attribute__((vector_size(16)));
 
 /* Emulates one lane of osh_cu_mma: adds the products to the four sums c of the lane in f32, in
- * ascending order of k. (The order in a tensor core is not documented.) `of` [32]: the operands of
- * each lane of the warp as f32, a [8] and b [4]. */
+ * ascending order of k. (The order in a tensor core is not documented.) `of` [32]: for each lane of
+ * the warp, its operands a [8] and b [4], as f32. */
 OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of,
                                                       int lane)
 {

@@ -1,5 +1,5 @@
-/* pack.cuh - packs (16 bytes of a tensor that a thread reads or writes at once) and teams (threads
- * that compute a row together).
+/* pack.cuh - declares two tools of kernels: packs and teams. A pack is 16 bytes of a tensor that a
+ * thread reads or writes at once. A team is a set of threads that compute a row together.
  *
  * The address of a pack must be a multiple of 16. If all addresses are multiples of 16, the
  * argument `packed` of a kernel is true. Otherwise the kernel reads single elements. A team is a

@@ -28,7 +28,8 @@ static __device__ inline void norm_load_weights(float *to, const S *w, bool pack
 typedef struct norm_rule {
     float eps, offset;
     /* late: true if only the product is rounded.
-     * packed, w_packed: true if x, or the weight, is read as packs.
+     * packed: true if x is read as packs.
+     * w_packed: true if the weight is read as packs.
      * plain: true if the op has no weight. */
     bool late, packed, w_packed, plain;
 } norm_rule;

@@ -1,5 +1,5 @@
-/* routed.cu - lists or counts the rows of a batch that are routed to each expert, and computes op
- * linear for some rows.
+/* routed.cu - lists or counts the rows of a batch that are routed to each expert, and computes the
+ * op `linear` for some rows.
  *
  *   route [N, E]     lists: n [E], then rows [E, N], in ascending order: expert 5 has n[5] rows
  *
@@ -49,7 +49,7 @@ done:
     return rc;
 }
 
-/* Adds the number of rows that are routed to each expert, from route [N, E], to n [E]. A block
+/* Counts the rows that route [N, E] sends to each expert, and adds these numbers to n [E]. A block
  * counts a tile of 32 columns: each lane counts one column, and the rows are distributed over the
  * warps of all blocks. */
 template <class T>

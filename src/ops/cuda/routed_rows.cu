@@ -1,6 +1,8 @@
 /* routed_rows.cu - copies the rows (tokens) that are routed to an expert.
  *
- *   rows 1, 4     routed_rows: 0 x1 0 0 x4 0     gather: x1 x4 0 0
+ *   rows of x               x0 x1 x2 x3 x4 x5     (rows 1 and 4 are routed to the expert)
+ *   result of routed_rows    0 x1  0  0 x4  0
+ *   result of gather        x1 x4  0  0
  *
  * A row is copied in words of 16 bytes if all rows begin at multiples of 16 bytes, else element by
  * element. */

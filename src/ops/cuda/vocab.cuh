@@ -6,10 +6,10 @@
  *
  * A block has the dtype of x, because logits are rounded when they are stored. Without a bias, the
  * matrix product rounds them. With a bias, the product is f32, and the kernel that adds the bias
- * rounds. Rows are cut into panels, and each sample begins a new panel, so that the shape of a
- * product depends only on the sample. Consecutive panels of equal size are one batch of a matrix
- * product. The results of the blocks of a row are combined in the order of the vocabulary, in
- * double. N tokens, D hidden_size, V vocabulary size. */
+ * rounds the sum. Rows are cut into panels, and each sample begins a new panel, so that the shape
+ * of a product depends only on the sample. Consecutive panels of equal size are one batch of a
+ * matrix product. The results of the blocks of a row are combined in the order of the vocabulary,
+ * in double. N tokens, D hidden_size, V vocabulary size. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
@@ -27,8 +27,9 @@ typedef struct osh_vocab_side { // the logits of one model
     osh_logits_rule rule;
 } osh_vocab_side;
 
-/* A block of logits: n_panels panels of n rows each, from row `row` on, for the vocabulary entries
- * [first, first + cols). `last`: true if the block has the last vocabulary entries. */
+/* A block of logits. It has n_panels panels of n rows each, and begins with row `row`. Its columns
+ * are the vocabulary entries [first, first + cols). `last`: true if the block has the last
+ * vocabulary entries. */
 typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
@@ -59,8 +60,8 @@ static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
     return (double)s.max + log(s.sum);
 }
 
-/* Adds the results max, sum and best of a block to the state s. The maximum can change. So the
- * function multiplies the old sum by a factor *was, and the sum of the block by a factor *is.
+/* Adds the results `max`, `sum` and `best` of a block to the state s. The maximum can change. So
+ * the old sum is multiplied by the factor `*was`, and the sum of the block by the factor `*is`.
  * Returns both factors. */
 static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
                                              double *was, double *is)

@@ -1,5 +1,5 @@
-/* awq.c - reads weights of the method awq (AutoAWQ), with codes of 4 bits, eight in a word. G is
- * the number of groups, which are consecutive input features:
+/* awq.c - reads weights of the method awq (AutoAWQ), with codes of 4 bits, eight in a word. A group
+ * is some consecutive input features. G is the number of groups.
  *
  *   version gemm   X.qweight I32 [I, O / 8]    a word holds the codes of 8 output features
  *                  X.qzeros  I32 [G, O / 8]    in the order of the fields below
@@ -8,8 +8,9 @@
  *                  X.qzeros  I32 [O, Z]        a word holds the zero points of 8 groups
  *                  X.scales  float [O, 8 Z]    8 Z >= G; scales from G on are not used
  *
- *   gemm, a word   bit 31                              0
- *                  | o7 | o5 | o3 | o1 | o6 | o4 | o2 | o0 |     gemv: | 7 | 6 | ... | 0 |
+ *   a word         bit 31                              0
+ *   version gemm   | o7 | o5 | o3 | o1 | o6 | o4 | o2 | o0 |
+ *   version gemv   | 7  | 6  | 5  | 4  | 3  | 2  | 1  | 0  |
  *
  * A weight is (code - zero point) * scale, computed in F32 and rounded to the model's dtype. For
  * F16 models this is the result of dequantize_gemm of AutoAWQ, which computes in F16. */
@@ -90,8 +91,7 @@ static bool awq_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return false;
 }
 
-/* Sets the size of a group, and the shape of the weight, which follows from the shape of its
- * codes. */
+/* Sets the size of a group. Computes the shape of the weight from the shape of its codes. */
 static osh_status awq_find_shape(osh_ctx *cx, osh_source_module *q, const awq_config *c)
 {
     osh_status rc = OSH_OK;

@@ -10,7 +10,7 @@
  * A stream has its lowest bit first. A weight is (code - zero point) * scale, computed in F32 and
  * rounded to the model's dtype, as in convert_gptq_file of GPTQModel. The first version of the
  * format stores zero point - 1, and GPTQModel adds the 1 again. With 2, 4 and 8 bits, one addition
- * adds 1 to all fields of a word, which undoes the borrows of the writer's subtraction. With 3
+ * adds 1 to all fields of a word. This also undoes the borrows of the writer's subtraction. With 3
  * bits, 1 is added to each field. */
 #include "base/name.h"
 #include "quant/source_impl.h"

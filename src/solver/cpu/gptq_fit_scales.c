@@ -1,6 +1,6 @@
 /* gptq_fit_scales.c - computes the least-squares scales of a tile of rows. The reference
- * solver/gptq_fit_scales.c has the formulas. A and b of the normal equations are computed by one
- * matrix product for each group, followed by dot products. */
+ * solver/gptq_fit_scales.c has the formulas. For each group, one matrix product and then dot
+ * products compute the matrix A and the vector b of the normal equations. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
@@ -38,8 +38,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    // c [n, I]: q - z, set in columns [first, end). part [n, width]: product of one group of c and
-    // H.
+    // c [n, I]: q - z, set in columns [first, end).
+    // part [n, width]: product of the columns of one group of c with the rows of this group of H.
     float *c = t->d, *part = t->next;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)

@@ -1,14 +1,14 @@
 /* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group of a tile of
  * rows. The reference solver/gptq_rescale.c has the formulas. One matrix product computes the
  * target: the values of the group that minimize the loss. The search and the column loop work on
- * the transposed group (panel.h). A second matrix product adds the effect of the changes to G = (w^
- * - w) H. */
+ * the transposed group (panel.h). Then a second matrix product updates G = (w^ - w) H for the
+ * changed w^. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target (the values of the group that minimize the loss), transposed and in
- * solving order. Also computes the loss of the current codes minus the loss of the target, for each
- * row r of the tile, and stores it in was[r]. */
+/* Sets panel.w to the target, transposed and in solving order. (The target is the values of the
+ * group that minimize the loss.) Also sets was[r], for each row r of the tile, to the loss of the
+ * current codes minus the loss of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

@@ -26,7 +26,7 @@ typedef struct osh_refine_tile {
     double *loss; // loss of each row with the codes and scales that were accepted last, [n]
     osh_panel panel;         // the columns of one group, transposed, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
-    int32_t *zeros;          // scale column of each column of `panel`, always 0, [group]
+    int32_t *zeros;          // [group], all 0: each column of `panel` has scale column 0
     double *fit;             // A and b of each row for osh_fit_solve, [rows, window (window + 1)]
     osh_change *changes;     // changes of the codes of each row, [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
@@ -42,8 +42,8 @@ void osh_tile_pull(osh_refine_tile *t, float *g);
 void osh_tile_rescale(osh_refine_tile *t);
 void osh_tile_descend(osh_refine_tile *t);        // changes t->q; updates t->g but not t->d
 void osh_tile_fit_scales(osh_refine_tile *t);     // changes t->scale; does not update t->d and t->g
-/* Writes A and b of the normal equations for the scales of groups [g0, g0 + n) to t->fit, for each
- * row. Overwrites t->d and t->next. */
+/* For each row: computes A and b of the normal equations for the scales of groups [g0, g0 + n), and
+ * writes them to t->fit. Overwrites t->d and t->next. */
 void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n);
 
 /* Sets `to` to the dequantized weights round(round(q - z) s), like osh_refine_value. */

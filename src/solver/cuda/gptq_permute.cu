@@ -1,5 +1,5 @@
-/* gptq_permute.cu - makes a Hessian symmetric, permutes its rows and columns into solving order, in
- * place, and reads its diagonal.
+/* gptq_permute.cu - changes a Hessian in place: makes it symmetric, and permutes its rows and
+ * columns into solving order. Also reads its diagonal.
  *
  *   lower triangle given     upper one in the new order     mirrored
  *   | a . . |                | a b c |                      | a b c |
@@ -45,8 +45,8 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Makes h symmetric, tile by tile. `down` true: the upper triangle is copied to the lower triangle;
- * false: the lower triangle to the upper. */
+/* Makes h symmetric, tile by tile. `down` true: copies the upper triangle to the lower triangle.
+ * False: copies the lower triangle to the upper triangle. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];

@@ -39,8 +39,8 @@ template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, 
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* Sets t.now[r] to the loss of row r, the sum over columns of d[r] g[r]. A thread block computes
- * one row. */
+/* Sets t.now[r] to the loss of row r. The loss is the sum of d[r][c] g[r][c] over all columns c. A
+ * thread block computes one row. */
 static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Computes the loss of each row r of the tile, the sum over columns of d[r] g[r], and stores it in
- * now[r]. If `sum` is not NULL, adds all these losses to *sum. */
+/* Sets now[r] to the loss of row r, for all rows of the tile (refine_losses). If `sum` is not NULL,
+ * adds all these losses to *sum. */
 static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
                                      double *sum)
 {
@@ -225,7 +225,7 @@ done:
     return rc;
 }
 
-/* Computes what the loss of the tile would be if all w^ were 0, and adds it to *a->all. Overwrites
+/* Computes the loss that the tile would have if all w^ were 0, and adds it to *a->all. Overwrites
  * t.d, t.next and t.now. */
 static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
@@ -294,8 +294,8 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* A part of each row of H is in a diagonal block of H: the elements in the columns of the row's
- * group. Returns the number of elements in these parts of all rows before row i. */
+/* Each row of H has elements in one diagonal block of H. Returns how many elements the rows before
+ * row i have in the diagonal blocks. */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;

@@ -27,8 +27,8 @@ typedef struct group { // the group of columns that is rescaled
     double *was;          // for each row, loss of the current codes minus loss of the target, [n]
 } group;
 
-/* Sets t.turned to the target, the values of the group that minimize the loss (gptq_rescale.c), in
- * solving order. Sets t.err [n, n_cols] to w^ minus target. */
+/* Sets t.turned to the target, in solving order. (The values of the group that minimize the loss
+ * are called its target, gptq_rescale.c.) Sets t.err [n, n_cols] to w^ minus target. */
 template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
     int64_t r = steps_row(), n = t.n_cols;
@@ -136,12 +136,12 @@ done:
 enum { DESCEND = OSH_CU_DESCEND, TURNS = 4 };
 
 typedef struct descent { // data of a thread block, in shared memory
-    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS: when column j is
-     * tested, the array g of descend_columns begins with the same column. Zeros follow the last
-     * column. */
+    /* Rows of the diagonal block of H. The first element of row j is the element of column
+     * j / TURNS * TURNS. (When column j is tested, the array g of descend_columns begins with the
+     * same column.) Zeros follow the last column. */
     float corner[DESCEND][DESCEND];
-    /* The columns of each row: first G, then the proposed values, then the changes of w^. A row has
-     * one element more than columns, so that the threads of a warp access different banks. */
+    /* The columns of each row: first G, then the proposed values, then the changes of w^. Each row
+     * ends with an unused element, so that the threads of a warp access different banks. */
     float rows[THREADS][DESCEND + 1];
 } descent;
 
@@ -155,9 +155,9 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
             x->rows[k / wide][k % wide] = from[(first + k / wide) * ld + k % wide];
 }
 
-/* Proposes another code for one column. If it lowers the loss, sets *q to this code, as a value of
- * the grid, and returns the change of w^. If not, returns 0, and *q must not be used. g: element of
- * G of the column; h: diagonal element of H. */
+/* Proposes another code for one column. If the code lowers the loss, sets *q to it and returns the
+ * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: element
+ * of G of the column; h: diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
@@ -251,8 +251,8 @@ static __global__ void fit_centre(osh_cu_tile t)
 }
 
 /* Computes row g of A and element g of b (gptq_fit_scales.c) for all rows of the tile. One thread
- * computes A[g, k], with k <= g, for one row of the tile. t.next [n, width]: product of q - z in
- * group g and H. */
+ * computes A[g, k], with k <= g, for one row of the tile. t.next [n, width]: product of the columns
+ * of group g of q - z with the rows of this group of H. */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,

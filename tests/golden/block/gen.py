@@ -34,7 +34,8 @@ spec.loader.exec_module(tiny)
 
 SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
-# kinds of AutoRound; auto: scales are positive; signed: scales may be negative; fp4: codes are FP4
+# kinds of AutoRound. "auto": scales are positive. "signed": scales may be negative. "fp4": codes
+# are FP4.
 SIGNS = {"auto", "signed", "fp4"}
 # learning rates of codes and of scales
 KINDS = {"auto": (0.05, 0.05), "signed": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}

@@ -308,8 +308,8 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
     assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
 }
 
-/* If learning stops early after n steps, it must give the codes of a run with n steps. The curve of
- * losses must be constant from step n on. AdaRound without its regularizer stops in the second
+/* If learning stops early after n steps, the codes must be those of a run with n steps. From step n
+ * on, the curve of losses must be constant. AdaRound without its regularizer stops in the second
  * window after the warm start. */
 static void test_early_stop(void **state)
 {

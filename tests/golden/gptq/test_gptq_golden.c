@@ -8,11 +8,11 @@
  *
  * A Cholesky factorization in f32 is exact for some matrix H + E with |E| near u |H|. So the number
  * that is rounded to a code has an error of about kappa u, in units of the distance between two
- * codes. If the number is so close to a tie, the code may flip. This happens to a fraction of 2
- * kappa u of the codes. A flip changes the later numbers of its row and causes about one more flip.
- * Therefore a fraction of 4 kappa u + 0.001 of the codes may differ. For Hessians of many tokens, 4
- * kappa u is almost 0. In the case one_token_int7, H has rank 1 before the damping, kappa is
- * 26,000, and 0.7 % of the codes may differ.
+ * codes. If the number is so close to a tie, the code may flip. The fraction of such codes
+ * is 2 kappa u. A flip changes the later numbers of its row and causes about one more flip.
+ * Therefore the fraction of different codes may be up to 4 kappa u + 0.001. For Hessians of many
+ * tokens, 4 kappa u is almost 0. In the case one_token_int7, H has rank 1 before the damping, kappa
+ * is 26,000, and 0.7 % of the codes may differ.
  *
  * GPTQ's objective is tr(dW (H + damping) dW^T), which is the sum of e^2 / U[i][i]^2 over the codes
  * (e: error of a code; U: the factor). At a tie both codes have the same loss. So if no code flips,
@@ -69,8 +69,8 @@ static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
 }
 
 /* Returns the symmetric matrix H = X^T X, which the caller must free. Computes the rows of X one by
- * one, and adds the product of each row to H. Then each diagonal element i, except those of dead
- * channels, is replaced by the next multiple of 256, plus i. */
+ * one, and adds the product of each row to H. Then changes the diagonal, except in dead channels:
+ * rounds element i up to the next multiple of 256, and adds i. */
 static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
 {
     osh_tensor *h = NULL;

@@ -147,7 +147,7 @@ SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=
 TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 
-# returns the config of a vision model; its text model has the members kw
+# returns the config of a vision model; text: config of its text model; `kw`: other members
 def around(arch, kind, text, vision=TOWER, **kw):
     return {"architectures": [arch], "model_type": kind, "dtype": "float32", "text_config": text, "vision_config": vision, **kw}
 

@@ -38,8 +38,9 @@ static bool drawn; // true if noise.py has drawn other weights than those of gen
 static double log_ratios[2];
 static int n_ratios;
 
-/* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. Row `row` of
- * the file has the NLL of transformers in f32, and the next row its NLL in the narrow dtype. */
+/* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. In the file,
+ * row `row` has the NLL of transformers in f32. The next row has the NLL of transformers in the
+ * narrow dtype. */
 static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
                          osh_dtype dt, int row)
 {

@@ -1,11 +1,14 @@
 /* tiny.h - writes the tiny random checkpoints of gen.py. config.json comes from <case>.json, and
  * the weights come from the counter RNG:
  *
- *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,
- *                          q and k 2 u sqrt(3 / in),  other Linears u sqrt(3 / in),  the Linear
- *                          after a shared block 1/20 of that, so that errors of F32 stay small
- *   tid2eid (I32): element i is (i / 2 + i) % 4
- *   hashes of n-grams (I32): element i is 11 + 37 i
+ *   norms                              1 + u/4     u is uniform in [-1, 1)
+ *   biases (x.bias, x_bias)            u/2
+ *   embeddings                         u
+ *   q, k                               2 u sqrt(3 / in)
+ *   Linear after a shared block        u sqrt(3 / in) / 20, so that errors of F32 stay small
+ *   other Linears                      u sqrt(3 / in)
+ *   element i of tid2eid (I32)         (i / 2 + i) % 4
+ *   hash i of n-grams (I32)            11 + 37 i
  *
  * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
  * Every failure aborts the test. */

@@ -1,5 +1,5 @@
 /* test_tune.c - compares the tuning of a whole f32 model with PyTorch (gen.py). The loss of each
- * step must agree within 1 %. Less would be enough for rounding errors of the sums. But because of
+ * step must agree within 1 %. The rounding errors of the sums are smaller than this. But because of
  * these errors, about one code in 20,000 is rounded to another value. The bytes must not depend on
  * the number of threads, and the memory must be as predicted. A failed allocation must be
  * reported. */
