@@ -26,7 +26,7 @@ const osh_topic osh_topics[] = {
      "  block_size      columns of a block [128]\n"
      "  dampening_frac  share of mean(diag H) that is added to diag H [0.01]\n"
      "  actorder        order of the columns: static, weight or none\n"
-     "  quality: best   the same as --quality best\n"
+     "  quality: best   the same as --quality best; quality: max also tunes large models\n"
      "\n"
      "The report has the loss of each module. More: docs/explanation/quality.md,\n"
      "oneshot help modifiers"},

@@ -64,7 +64,19 @@ typedef struct codes_job {
     float *room; // own: scratch, [threads, I]
 } codes_job;
 
-/* Codes whose step is computed at once, and what the step needs to know. */
+/* The codes [at, at + n), which share the scale s and the zero point z. */
+typedef struct group {
+    int64_t at, n;
+    float s, z;
+} group;
+
+static group tune_group_at(const osh_tune_codes *c, int64_t row, int64_t g)
+{
+    int64_t k = row * c->G + g, n = c->I / c->G;
+    return (group){row * c->I + g * n, n, osh_tune_scale(c, k), c->zero ? c->zero[k] : 0};
+}
+
+/* Eight codes whose step is computed together, and the numbers that the step needs. */
 typedef struct eight {
     osh_v8f v, mean, square, grad;
     float scale, zero, lo, hi, rate, mean_part, square_part;
@@ -109,15 +121,19 @@ OSH_VEC_FN void eight_move(eight *e, osh_v8f *sum)
     e->v = e->v - e->rate * (e->mean / e->mean_part / (root + 1e-12f));
 }
 
-/* Does a step of Adam on the codes [at, at + n) of one scale. Returns the sum of their g (q - z).
- * s, z: scale and zero point. */
-OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const osh_tune_step *step,
-                                 const adam *by, float s, float z, int64_t at, int64_t n)
+/* Does a step of Adam on the codes of a group. Returns the sum of their g (q - z). */
+OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const group *p, const osh_tune_step *step,
+                                 const adam *by)
 {
-    eight e = {.scale = s, .zero = z, .lo = c->lo, .hi = c->hi, .rate = step->code_rate,
-               .mean_part = by->mean_part, .square_part = by->square_part};
+    eight e = {.scale = p->s,
+               .zero = p->z,
+               .lo = c->lo,
+               .hi = c->hi,
+               .rate = step->code_rate,
+               .mean_part = by->mean_part,
+               .square_part = by->square_part};
     osh_v8f sum = {0};
-    int64_t i = at, end = at + n;
+    int64_t i = p->at, end = p->at + p->n;
     for (; i + OSH_LANES <= end; i += OSH_LANES) {
         eight_load(&e, c, i);
         eight_move(&e, &sum);
@@ -137,41 +153,38 @@ OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const osh_tune_step *s
     }
     return v8_sum(&sum);
 }
-OSH_AVX2 static float group_move_avx2(const osh_tune_codes *c, const osh_tune_step *step,
-                                      const adam *by, float s, float z, int64_t at, int64_t n)
+OSH_AVX2 static float group_move_avx2(const osh_tune_codes *c, const group *p,
+                                      const osh_tune_step *step, const adam *by)
 {
-    return group_move_body(c, step, by, s, z, at, n);
+    return group_move_body(c, p, step, by);
 }
 
-/* Sets to[i] to the weight (q - z) s of code at + i, for i < n. */
-OSH_VEC_FN void group_decode_body(float *to, const osh_tune_codes *c, float s, float z, int64_t at,
-                                  int64_t n)
+/* Sets `to` to the weights (q - z) s of a group. */
+OSH_VEC_FN void group_decode_body(float *to, const osh_tune_codes *c, const group *p)
 {
     int64_t i = 0;
-    for (; i + OSH_LANES <= n; i += OSH_LANES) {
+    for (; i + OSH_LANES <= p->n; i += OSH_LANES) {
         osh_v8f v, q;
-        v8_load(&v, c->v + at + i);
+        v8_load(&v, c->v + p->at + i);
         eight_codes(&q, &v, c->lo, c->hi);
-        q = (q - z) * s;
+        q = (q - p->z) * p->s;
         v8_store(to + i, &q);
     }
-    for (; i < n; i++) to[i] = (osh_tune_code(c, at + i) - z) * s;
+    for (; i < p->n; i++) to[i] = (osh_tune_code(c, p->at + i) - p->z) * p->s;
 }
-OSH_AVX2 static void group_decode_avx2(float *to, const osh_tune_codes *c, float s, float z,
-                                       int64_t at, int64_t n)
+OSH_AVX2 static void group_decode_avx2(float *to, const osh_tune_codes *c, const group *p)
 {
-    group_decode_body(to, c, s, z, at, n);
+    group_decode_body(to, c, p);
 }
 
-/* Does a step of Adam on codes [at, at + n), and then a step on scale k, which these codes
- * share. */
-static void tune_group_move(const codes_job *j, int64_t k, int64_t at, int64_t n)
+/* Does a step of Adam on the codes of group g of a row, and then a step on their scale. */
+static void tune_group_move(const codes_job *j, int64_t row, int64_t g)
 {
     const osh_tune_codes *c = j->c;
-    float s = osh_tune_scale(c, k), z = c->zero ? c->zero[k] : 0;
-    float sum = osh_isa_used() >= OSH_ISA_AVX2
-                    ? group_move_avx2(c, j->step, &j->adam, s, z, at, n)
-                    : group_move_body(c, j->step, &j->adam, s, z, at, n);
+    group p = tune_group_at(c, row, g);
+    int64_t k = row * c->G + g;
+    float sum = osh_isa_used() >= OSH_ISA_AVX2 ? group_move_avx2(c, &p, j->step, &j->adam)
+                                               : group_move_body(c, &p, j->step, &j->adam);
     c->d[k] -=
         j->step->rate * tune_adam_move(&j->adam, &c->d_mean[k], &c->d_square[k], sum * c->s0[k]);
 }
@@ -180,15 +193,15 @@ static osh_status tune_codes_row(osh_ctx *cx, void *user, int64_t row, int worke
 {
     const codes_job *j = user;
     const osh_tune_codes *c = j->c;
-    int64_t n = c->I / c->G;
     float *to = j->room + worker * c->I;
     (void)cx;
     for (int64_t g = 0; g < c->G; g++) {
-        int64_t k = row * c->G + g, at = row * c->I + g * n;
-        if (j->step) tune_group_move(j, k, at, n);
-        float s = osh_tune_scale(c, k), z = c->zero ? c->zero[k] : 0;
-        if (osh_isa_used() >= OSH_ISA_AVX2) group_decode_avx2(to + g * n, c, s, z, at, n);
-        else group_decode_body(to + g * n, c, s, z, at, n);
+        if (j->step) tune_group_move(j, row, g);
+        group p = tune_group_at(c, row, g);
+        if (osh_isa_used() >= OSH_ISA_AVX2)
+            group_decode_avx2(to + g * p.n, c, &p);
+        else
+            group_decode_body(to + g * p.n, c, &p);
     }
     osh_from_f32((char *)c->w->data + (size_t)(row * c->I) * osh_dtype_bytes(c->w->dtype),
                  c->w->dtype, to, c->I);

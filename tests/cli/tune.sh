@@ -1,7 +1,7 @@
 # tune.sh - tests the key `tune` of GPTQModifier. The output bytes do not depend on threads, batch,
 # tier, budget or a kill. The predicted memory is not exceeded. Tuned values are written only if
 # they are better on the held-back samples. verify accepts changed norms. Modules that cannot be
-# tuned are refused. With `--quality best` they are not tuned, and a message says so.
+# tuned are refused. With `--quality best` or `max` they are not tuned, and a message says so.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
