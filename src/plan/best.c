@@ -1,4 +1,5 @@
-/* best.c - makes the decisions of qualities best and max for settings that no option gives (best.h). */
+/* best.c - makes the decisions of qualities best and max for settings that no option gives
+ * (best.h). */
 #include "plan/best.h"
 
 #include <stdio.h>
