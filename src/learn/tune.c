@@ -378,7 +378,8 @@ static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
                        .dout = {parts},
                        .din = {t->dv[h]},
                        .attr = &rules,
-                       .seqs = &b->seqs};
+                       .seqs = &b->seqs,
+                       .rough = true};
     OSH_TRY(osh_op_grad(cx, &osh_op_kl, &a));
 done:
     osh_tensor_free(cx, parts);
@@ -402,6 +403,7 @@ static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float pa
                   .n = t->g->head,
                   .weights = t->wants,
                   .in = t->in,
+                  .rough = true,
                   .weight = tune_add_grad,
                   .user = t};
     OSH_TRY(tune_forward(cx, &b, t, row, NULL));
