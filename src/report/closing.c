@@ -35,8 +35,9 @@ osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r)
     int n = osh_closing_share(&share, r);
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!n) goto done;
-    OSH_TRY(osh_buf_printf(cx, b, "%-*sthe outputs of %d modules lose %.1f %% of what rounding "
-                                  "to nearest loses\n",
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "%-*soutputs of %d modules: %.1f %% of the loss with rounding to "
+                           "nearest\n",
                            LABEL, "loss", n, 100 * share));
     if (t->known && t->kept)
         OSH_TRY(osh_buf_printf(cx, b,

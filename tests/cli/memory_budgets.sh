@@ -53,12 +53,12 @@ least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' p
 # The smallest host memory includes an allowance of a quarter of a MiB, because the base (memory of
 # libraries) differs between processes.
 if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
-grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
+grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB is too small: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
 for kind in host device; do
     if "$ONESHOT" "${job[@]}" --output out --$kind-memory 1MiB 2>err; then fail "1 MiB of $kind memory is enough"; fi
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused run left something"
-    least=$(sed -n "s/.*smallest that would do is --$kind-memory \([0-9]*MiB\).*/\1/p" err)
+    least=$(sed -n "s/.*want at least --$kind-memory \([0-9]*MiB\).*/\1/p" err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
@@ -81,7 +81,7 @@ passes() {
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
-    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     grep -q "$of" err || fail "want '$of': $(cat err)"
     # The budget in the message is rounded up to MiB, and includes 256 KiB by which the next process
     # may differ.
