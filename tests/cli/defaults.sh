@@ -78,7 +78,7 @@ unnamed() { # arguments: words of the message, flags
     if run "it's a" "${@:2}"; then fail "$*: has a name"; fi
     grep -q -- "$1" stderr || fail "$*: $(cat stderr)"
 }
-unnamed 'mixed-groups.yaml has 2 schemes, so there is no single one.*want --output DIR' --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
+unnamed 'mixed-groups.yaml has 2 schemes, so the output has no default name.*want --output DIR' --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
 unnamed '--target-bits chooses a scheme for each module.*want --output DIR' --scheme W4A16 --target-bits 5
 unnamed 'want --recipe or --scheme, got none of them'
 "$ONESHOT" --model "$tied" --scheme W8A16 --output=-w --progress line >stdout 2>/dev/null

@@ -453,7 +453,7 @@ static void test_data_that_is_refused(void **state)
                  osh_dataset_load(cx, &d, tok, &opt));
     opt.text_column = opt.text_template = NULL, opt.model_dir = MODEL;
     assert_fails(cx, OSH_E_FORMAT,
-                 "chat template line 2: '+' does not support a string and an integer; while reading",
+                 "chat template line 2: '+' does not support a string and an integer;",
                  osh_dataset_load(cx, &d, tok, &opt));
     opt.model_dir = NULL;
     assert_fails(cx, OSH_E_FORMAT, "no column 'text', found 'messages'",
