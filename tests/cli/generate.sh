@@ -111,7 +111,7 @@ run() {
 answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
 if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
 [ ! -e asked ] || fail "there is an output"
-[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
+[ "$SANITIZED" ] || grep -q 'because source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps memory that the run has freed
 watch="$OSH_TOOLS/watch_memory watched" run --sample "$prompt" --host-memory "$least" || fail "$least: $(cat err)"

@@ -97,11 +97,11 @@ passes() {
 plain=("${job[@]}")
 few=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 mixture=(--model mixture --dataset mixture/calibration.jsonl --threads 2)
-passes "smallest" "${few[@]}" --recipe Sparse.yaml
-passes "smallest" "${few[@]}" --recipe Wanda.yaml
+passes "want at least" "${few[@]}" --recipe Sparse.yaml
+passes "want at least" "${few[@]}" --recipe Wanda.yaml
 passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
-passes ", where " "${plain[@]}" --target-bits 4.5
-passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
+passes ", because " "${plain[@]}" --target-bits 4.5
+passes "want at least" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
 # If a run with --sequential-targets Linear needs a smaller budget, the message suggests this flag
 # and this budget.

@@ -80,7 +80,7 @@ refused() { # arguments: exit code, part of the message, knobs, flags
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
 refused 2 "want at least --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
-refused 2 'the GPU has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
+refused 2 'the GPU has [0-9]*MiB for the run: want at least' "memory=$((540 << 20))" "${job[@]}"
 refused 1 'there is no GPU cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
 refused 1 'has lost the GPU' "fail=launch:40:719" "${job[@]}"
