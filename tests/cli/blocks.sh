@@ -98,7 +98,7 @@ for m in AdaRound AdaQuant; do
     one ad plain --threads 1 --log-level info --profile p.yaml >/dev/null 2>log
     tuned
     [ $m = AdaRound ] || [ "$(grep -c 'layers.[13]: stopped after step [0-9]* of 30' log)" -gt 0 ] || { cat log; fail "$m: no stop"; }
-    [ "$(grep -c 'layers.[13]: of all samples .* with rounding to nearest' log)" = 2 ] || { cat log; fail "$m: not judged"; }
+    [ "$(grep -c 'layers.[13]: mean squared error of all samples .* with rounding to nearest' log)" = 2 ] || { cat log; fail "$m: not judged"; }
     sums plain >want
     rm -rf plain
     [ -n "$SANITIZED" ] && continue
