@@ -1,6 +1,6 @@
 /* closing.c - prints the last lines of a run.
  *
- *   loss       the outputs of 28 modules lose 21.3 % of what rounding to nearest loses
+ *   loss       outputs of 28 modules: 21.3 % of the loss with rounding to nearest
  *   report     OUT/oneshot-report.html
  *   next       oneshot verify OUT --model MODEL
  *              ...
