@@ -2,7 +2,7 @@
 # moe.sh - compresses a mixture of experts with random weights. Every expert is calibrated with
 # every token. The router stays dense.
 # Usage: examples/moe.sh [directory of the checkpoint that is made]
-# Last line: moe-w4a16: 182 checksums agree, 56 modules looked at, 9 tensors equal the source's; no findings
+# Last line: moe-w4a16: 182 checksums agree, 56 modules checked, 9 tensors equal the source's; no findings
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # reap.sh - removes a quarter of the experts of a mixture of experts with random weights.
 # Usage: examples/reap.sh [directory of the checkpoint that is made]
-# Last line: moe-reap: 58 checksums agree, 0 modules looked at, 53 tensors equal the source's; no findings
+# Last line: moe-reap: 58 checksums agree, 0 modules checked, 53 tensors equal the source's; no findings
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

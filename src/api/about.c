@@ -83,7 +83,7 @@ static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     }
     OSH_TRY(osh_buf_printf(
-        cx, b, "--num-bits, --group-size and --symmetric change those of integer weights.\n"));
+        cx, b, "--num-bits, --group-size and --symmetric change schemes of integer weights.\n"));
 done:
     return rc;
 }
@@ -169,7 +169,7 @@ static osh_status models_print(osh_ctx *cx, osh_buf *b)
     osh_status rc = OSH_OK;
     cJSON *json = NULL; // own
     const cJSON *name;  // view
-    OSH_TRY(osh_buf_printf(cx, b, "With calibration data, and what --models-dir has:"));
+    OSH_TRY(osh_buf_printf(cx, b, "With calibration data, also architectures of --models-dir:"));
     for (size_t i = 0; i < osh_n_embedded_models; i++) {
         const osh_embedded_model *m = &osh_embedded_models[i];
         OSH_TRY(osh_json_parse(cx, &json, m->text, m->n, m->name, 0));
@@ -314,9 +314,9 @@ osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user)
             cx, &b, "disk         %.1f GB free here; `oneshot bench --dir .` measures it\n",
             (double)disk.f_bavail * (double)disk.f_frsize / 1e9));
     OSH_TRY(osh_buf_printf(
-        cx, &b, "a run uses   --isa %s, --device %s, --threads of all cores, no budget of memory\n",
+        cx, &b, "a run uses   --isa %s, --device %s, one thread for each core, no memory budget\n",
         osh_isa_name(osh_isa_used()),
-        osh_device_is_gpu(NULL) ? "cuda, of calibrated jobs" : "cpu"));
+        osh_device_is_gpu(NULL) ? "cuda for calibrated jobs" : "cpu"));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);

@@ -55,7 +55,7 @@ static osh_status warn_not_finite(osh_ctx *cx, const osh_run *r)
                 osh_buf_printf(cx, &b, "%s%s", n > 1 ? ", " : "", r->plan->manifest.out[i].name));
     if (n)
         osh_log(cx, OSH_LOG_WARN,
-                "%lld of the copied tensors hold a NaN or an infinity, as the source does: %s%s",
+                "%lld of the copied tensors have a NaN or an infinity in the source: %s%s",
                 (long long)n, b.data, n > 3 ? ", ..." : "");
 done:
     osh_buf_deinit(cx, &b);

@@ -127,7 +127,8 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     if (c->faults.n) OSH_TRY(osh_buf_append(cx, b, c->faults.text.data, c->faults.text.len));
     OSH_TRY(list_unread(cx, c, b));
     OSH_TRY(osh_buf_line(
-        cx, b, "%lld tensors, %lld layers: %lld wrong, %lld forgotten by the template, %lld aside",
+        cx, b,
+        "%lld tensors, %lld layers: %lld wrong, %lld missing from the template, %lld not needed",
         (long long)ck->n_tensors, (long long)c->graph->n_layers, (long long)c->faults.n,
         (long long)c->n_forgotten, (long long)(c->n_unread - c->n_forgotten)));
 done:
@@ -207,8 +208,10 @@ static osh_status sample_run(osh_ctx *cx, osh_buf *b, const char *dir, const osh
     double guess = log((double)f->graph->n_vocab);
     OSH_TRY(osh_buf_line(
         cx, b, "one sample of %lld tokens%s: loss %.4f; a random guess has ln %lld = %.4f",
-        (long long)d.offsets[1], text ? "" : ", made up without a tokenizer.json", loss,
-        (long long)f->graph->n_vocab, guess));
+        (long long)d.offsets[1],
+        text ? ""
+             : ", with made-up ids because there is no tokenizer.json",
+        loss, (long long)f->graph->n_vocab, guess));
     if (!(loss < INFINITY))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the loss of the sample is not a number", dir);
     if (text && loss > guess - 1)

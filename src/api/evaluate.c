@@ -189,7 +189,7 @@ static osh_status evaluation_say(osh_ctx *cx, const osh_options *opt, const cJSO
     else if (opt->guide)
         OSH_TRY(osh_row(cx, &b, "perplexity",
                         "%.2f, of the source %.2f (%+.2f %%), KL %.4f: %.0f tokens of %s, which "
-                        "did not calibrate",
+                        "were not used for calibration",
                         after, before, 100 * (after / before - 1), kl, n, name));
     if (sink && b.len) sink(user, b.data, b.len);
 done:

@@ -19,7 +19,7 @@ enum { SAMPLES_PER_ROW = 128 };
 /* Returns the reason why no rows can be chosen, or NULL if rows can be chosen. */
 static const char *held_not(const osh_options *opt)
 {
-    if (opt->dataset.n > 1) return "several data sets calibrate";
+    if (opt->dataset.n > 1) return "calibration uses several data sets";
     if (osh_mix_item(&opt->splits, 0)) return "--splits selects the rows";
     if (opt->shuffle_calibration_samples) return "the rows are shuffled";
     if (opt->concatenate_data) return "rows are joined";
@@ -54,7 +54,7 @@ osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *
                                       .text_template = osh_mix_item(&opt->text_template, 0)};
     OSH_TRY(osh_dataset_count(cx, &n_rows, &rows, n + count));
     if (n_rows <= n) {
-        h->not = "every row calibrates";
+        h->not = "calibration uses every row";
         goto done;
     }
     if (n_rows > n + count) n_rows = n + count;

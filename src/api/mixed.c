@@ -124,9 +124,11 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
     s->peak = s->p->budget.memory.peak.host > effects ? s->p->budget.memory.peak.host : effects;
     bool alone = s->p->budget.memory.least.host >= effects + OSH_ISA_NOISE_BYTES;
     s->least = alone ? s->p->budget.memory.least.host : effects + OSH_ISA_NOISE_BYTES;
-    if (alone) s->pass = osh_strdup(cx, "the survey is made before the run");
-    else s->pass = osh_sprintf(cx, "%s %d units of modules are measured before the run",
-                             s->p->gradients ? "gradients at" : "the effects of", m->n_units);
+    if (alone)
+        s->pass = osh_strdup(cx, "the survey of the modules runs first");
+    else
+        s->pass = osh_sprintf(cx, "%s %d units of modules are measured before the run",
+                              s->p->gradients ? "gradients of" : "the effects of", m->n_units);
     if (!s->pass) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; largest && i < m->n_units; i++)
         for (int k = 0; k < m->units[i].n; k++)
@@ -452,7 +454,8 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     if (run > *host) {
         osh_free(cx, *of);
         *host = run;
-        if (!(*of = osh_strdup(cx, "modules may get the most bits of their candidates")))
+        if (!(*of = osh_strdup(cx, "the plan assumes the most bits of the candidates for each "
+                                   "module")))
             OSH_TRY(OSH_E_NOMEM);
     }
 done:

@@ -61,8 +61,8 @@ static osh_status scheme_of_recipe(osh_ctx *cx, osh_q_scheme *s, osh_recipe **r,
     }
     if (n != 1)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--output is not given, and %s has %d schemes, so there is no single one to name "
-                 "the output by: want --output DIR",
+                 "--output is not given, and %s has %d schemes, so the output has no default name: "
+                 "want --output DIR",
                  o->recipe, n);
 done:
     return rc;
@@ -82,8 +82,8 @@ osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *o)
                  "want --recipe or --scheme, got none of them");
     if (o->target_bits > 0 || o->target_size)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--output is not given, and %s chooses a scheme for each module, so there is no "
-                 "single one to name the output by: want --output DIR",
+                 "--output is not given, and %s chooses a scheme for each module, so the output "
+                 "has no default name: want --output DIR",
                  o->target_size ? "--target-size" : "--target-bits");
     OSH_TRY(o->scheme ? scheme_of_flags(cx, &s, o) : scheme_of_recipe(cx, &s, &r, o));
     osh_q_name(scheme, &s, o->scheme);

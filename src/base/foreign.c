@@ -13,9 +13,10 @@
 #define ONE_GPU                                                                                    \
     "a process uses one GPU: for 4 GPUs, want `mpirun -n 4 oneshot ...` (docs/how-to/cluster.md)"
 #define SPLIT "a process uses one GPU; --tensor-parallel N checks that N GPUs can serve the output"
-#define UPLOAD "nothing is uploaded: want `hf upload ORG/NAME OUT` after the run"
-#define FORMAT "compressed-tensors is the one format that is written"
-#define TASKS "no tasks are run: want `lm_eval --model hf --model_args pretrained=OUT --tasks NAME`"
+#define UPLOAD "the program uploads nothing: want `hf upload ORG/NAME OUT` after the run"
+#define FORMAT "the program writes only compressed-tensors"
+#define TASKS \
+    "the program runs no tasks: want `lm_eval --model hf --model_args pretrained=OUT --tasks NAME`"
 
 typedef struct word {
     osh_foreign_kind kind;
@@ -40,14 +41,14 @@ static const word words[] = {
     {OSH_FOREIGN_COMMAND, "download", "want `oneshot pull ORG/NAME`"},
     {OSH_FOREIGN_COMMAND, "upload", UPLOAD},
     {OSH_FOREIGN_COMMAND, "push", UPLOAD},
-    {OSH_FOREIGN_COMMAND, "serve", "models are not served: want `vllm serve OUT`"},
+    {OSH_FOREIGN_COMMAND, "serve", "the program serves no models: want `vllm serve OUT`"},
     {OSH_FOREIGN_COMMAND, "benchmark", "want `oneshot bench`"},
     {OSH_FOREIGN_COMMAND, "evaluate", "want `oneshot eval`"},
     {OSH_FOREIGN_COMMAND, "perplexity", "want `oneshot eval`"},
     {OSH_FOREIGN_COMMAND, "ppl", "want `oneshot eval`"},
     {OSH_FOREIGN_COMMAND, "lm_eval", TASKS},
     {OSH_FOREIGN_COMMAND, "check", "want `oneshot verify OUT`, or check-model for a source"},
-    {OSH_FOREIGN_COMMAND, "resume", "want the command of the interrupted run once more"},
+    {OSH_FOREIGN_COMMAND, "resume", "want the command of the interrupted run again"},
     {OSH_FOREIGN_COMMAND, "dry_run", "want `oneshot plan` and the flags of the run"},
 
     {OSH_FOREIGN_FLAG, "m", "want --model"},
@@ -58,7 +59,8 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "j", "want --threads"},
     {OSH_FOREIGN_FLAG, "q", "want --progress none"},
     {OSH_FOREIGN_FLAG, "v", "want --log-level info, or --version alone"},
-    {OSH_FOREIGN_FLAG, "y", "nothing is asked; a finished output is replaced with --overwrite"},
+    {OSH_FOREIGN_FLAG, "y",
+     "the program asks no questions; --overwrite replaces a finished output"},
     {OSH_FOREIGN_FLAG, "f", "want --overwrite, which replaces a finished output"},
     {OSH_FOREIGN_FLAG, "bits", "want --num-bits"},
     {OSH_FOREIGN_FLAG, "wbits", "want --num-bits"},
@@ -72,7 +74,7 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "q_config", "want --scheme, with --num-bits and --group-size"},
     {OSH_FOREIGN_FLAG, "hf_path", "want --model"},
     {OSH_FOREIGN_FLAG, "nproc", "want --threads"},
-    {OSH_FOREIGN_FLAG, "outtype", "GGUF is not written: want --scheme, such as W4A16"},
+    {OSH_FOREIGN_FLAG, "outtype", "the program does not write GGUF: want --scheme, such as W4A16"},
     {OSH_FOREIGN_FLAG, "true_sequential", "want --sequential-targets Linear"},
     {OSH_FOREIGN_FLAG, "max_length", "want --max-seq-length"},
     {OSH_FOREIGN_FLAG, "seqlen", "want --max-seq-length"},
@@ -105,15 +107,17 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "act_order", "want actorder in a recipe: `oneshot help modifiers`"},
     {OSH_FOREIGN_FLAG, "actorder", "want it in a recipe: `oneshot help modifiers`"},
     {OSH_FOREIGN_FLAG, "iters", "want it in a recipe: docs/how-to/learned-rounding.md"},
-    {OSH_FOREIGN_FLAG, "trust_remote_code", "no code of a model is ever run: want it left out"},
+    {OSH_FOREIGN_FLAG, "trust_remote_code",
+     "the program never runs code of a model: remove the flag"},
     {OSH_FOREIGN_FLAG, "quiet", "want --progress none"},
     {OSH_FOREIGN_FLAG, "verbose", "want --log-level info"},
     {OSH_FOREIGN_FLAG, "debug", "want --log-level debug"},
     {OSH_FOREIGN_FLAG, "dry_run", "want `oneshot plan` and the same flags"},
-    {OSH_FOREIGN_FLAG, "resume", "want the command of the interrupted run once more"},
-    {OSH_FOREIGN_FLAG, "continue", "want the command of the interrupted run once more"},
+    {OSH_FOREIGN_FLAG, "resume", "want the command of the interrupted run again"},
+    {OSH_FOREIGN_FLAG, "continue", "want the command of the interrupted run again"},
     {OSH_FOREIGN_FLAG, "force", "want --overwrite, which replaces a finished output"},
-    {OSH_FOREIGN_FLAG, "yes", "nothing is asked; a finished output is replaced with --overwrite"},
+    {OSH_FOREIGN_FLAG, "yes",
+     "the program asks no questions; --overwrite replaces a finished output"},
     {OSH_FOREIGN_FLAG, "cache_dir", "want the environment variable HF_HOME"},
     {OSH_FOREIGN_FLAG, "token", "want the environment variable HF_TOKEN"},
     {OSH_FOREIGN_FLAG, "gpus", ONE_GPU},
@@ -148,7 +152,8 @@ static const word words[] = {
     {OSH_FOREIGN_SCHEME, "smoothquant", "want a recipe: docs/how-to/smoothquant.md"},
     {OSH_FOREIGN_SCHEME, "autoround", "want a recipe: docs/how-to/learned-rounding.md"},
 
-    {OSH_FOREIGN_VALUE, "format=gguf", "GGUF is not written: want llama.cpp's llama-quantize"},
+    {OSH_FOREIGN_VALUE, "format=gguf",
+     "the program does not write GGUF: want llama.cpp's llama-quantize"},
     {OSH_FOREIGN_VALUE, "method=awq", "want a recipe: docs/how-to/awq.md"},
     {OSH_FOREIGN_VALUE, "method=smoothquant", "want a recipe: docs/how-to/smoothquant.md"},
     {OSH_FOREIGN_VALUE, "method=autoround", "want a recipe: docs/how-to/learned-rounding.md"},
@@ -177,6 +182,7 @@ const char *osh_foreign(osh_foreign_kind kind, const char *name)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].kind == kind && same_word(words[i].name, name)) return words[i].text;
     if (kind == OSH_FOREIGN_SCHEME && is_gguf_type(name))
-        return "GGUF is not written: want W4A16 or W8A16 for vLLM, or llama.cpp's llama-quantize";
+        return "the program does not write GGUF: want W4A16 or W8A16 for vLLM, or llama.cpp's "
+               "llama-quantize";
     return NULL;
 }

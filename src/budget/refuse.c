@@ -82,7 +82,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
     const osh_options *o = p->in->opt;
     char less[128] = "", others[160] = "";
     bool host = !strcmp(option, "host-memory");
-    if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
+    if (host && o->others_host > least) snprintf(others, sizeof others, ", because %s", o->others);
     if (host)
         least = osh_max64(least, o->others_host),
         of_linears = of_linears < 0 ? -1 : osh_max64(of_linears, o->others_host);
@@ -94,7 +94,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
     // decimals of the given budget in the message: two if it is not a whole number of MiB
     int digits = given % (1 << 20) ? 2 : 0;
     return osh_fail(cx, OSH_E_USAGE,
-                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
+                    "--%s %.*fMiB is too small: want at least --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,
                     less,
                     has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
@@ -118,16 +118,16 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
         OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
     if (m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 "the GPU has %.0fMiB for the run: want at least %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least.device));
     if (m->least.device > b->device)
         OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least.device, l.device));
     if (m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
+                 "--scratch-size %.0fMiB is too small: values between subgraphs take %.0fMiB",
                  refuse_mib(o->scratch_size), refuse_mib(m->peak.scratch));
     OSH_FAIL(cx, OSH_E_USAGE,
-             "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
+             "the budgets are too small together: want --host-memory %.0fMiB, --device-memory "
              "%.0fMiB and --scratch-size %.0fMiB",
              refuse_mib(osh_max64(least_host, o->others_host)), refuse_mib(m->least.device),
              refuse_mib(m->least.scratch));

@@ -97,7 +97,8 @@ static osh_status choose_template(osh_ctx *cx, const char **text, const cJSON *c
         goto done;
     }
     if (!cJSON_IsArray(t))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: chat_template is neither a string nor a list", what);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: chat_template has the wrong type, want a string or a list",
+                 what);
     cJSON_ArrayForEach(c, t) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(c, "name");
         const cJSON *body = cJSON_GetObjectItemCaseSensitive(c, "template");

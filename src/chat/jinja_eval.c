@@ -29,7 +29,8 @@ static osh_jv refuse_op(osh_jrun *r, const char *op, osh_jv a, osh_jv b)
         return osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined, and '%s' needs a value",
                              (int)u.n, u.u.s, op);
     }
-    return osh_jrun_fail(r, OSH_E_FORMAT, "'%s' of %s and %s", op, osh_jv_type(a), osh_jv_type(b));
+    return osh_jrun_fail(r, OSH_E_FORMAT, "'%s' does not support %s and %s", op, osh_jv_type(a),
+                         osh_jv_type(b));
 }
 
 static osh_jv join_lists(osh_jrun *r, osh_jv a, osh_jv b)
@@ -68,7 +69,7 @@ static osh_jv repeat_value(osh_jrun *r, osh_jv what, osh_jv times)
 
 static osh_jv int_too_large(osh_jrun *r)
 {
-    return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a whole number beyond 64 bits");
+    return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a whole number does not fit in 64 bits");
 }
 
 static int64_t floor_div(int64_t a, int64_t b)
@@ -95,7 +96,7 @@ static osh_jv int_op(osh_jrun *r, int op, int64_t a, int64_t b)
     case OSH_JOP('*', '*'):
         return b < 0 ? osh_jv_float(pow((double)a, (double)b)) : int_power(r, a, b);
     default:
-        if (!b) return osh_jrun_fail(r, OSH_E_FORMAT, "a division by zero");
+        if (!b) return osh_jrun_fail(r, OSH_E_FORMAT, "division by zero");
         if (op == OSH_JOP('/', 0)) return osh_jv_float((double)a / (double)b);
         if (a == INT64_MIN && b == -1) return int_too_large(r);
         v = op == OSH_JOP('%', 0) ? a - floor_div(a, b) * b : floor_div(a, b);
@@ -112,7 +113,7 @@ static osh_jv float_op(osh_jrun *r, int op, double a, double b)
     case OSH_JOP('*', '*'): return osh_jv_float(pow(a, b));
     default: break;
     }
-    if (b == 0) return osh_jrun_fail(r, OSH_E_FORMAT, "a division by zero");
+    if (b == 0) return osh_jrun_fail(r, OSH_E_FORMAT, "division by zero");
     if (op == OSH_JOP('/', 0)) return osh_jv_float(a / b);
     double rest = fmod(a, b);
     if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
@@ -236,10 +237,10 @@ static osh_jv eval_slice(osh_jrun *r, osh_jv object, const osh_jnode *n)
     if (r->rc) return object;
     if (object.kind == OSH_JV_UNDEF) return refuse_op(r, "[:]", object, object);
     if (!is_sequence(object) && !osh_jv_is_range(object))
-        return osh_jrun_fail(r, OSH_E_FORMAT, "a slice of %s", osh_jv_type(object));
+        return osh_jrun_fail(r, OSH_E_FORMAT, "cannot slice %s", osh_jv_type(object));
     int64_t len = osh_jv_length(r, object).u.i,
             step = b[2].kind == OSH_JV_NONE ? 1 : osh_jv_whole(r, b[2], "a step");
-    if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "a slice with step 0");
+    if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "the step of a slice is 0");
     if (step < -len - 1) step = -len - 1;
     if (step > len + 1) step = len + 1;
     int64_t from = slice_bound(r, b[0], len, step, false),
@@ -301,7 +302,7 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller)
         return osh_jrun_fail(
             r, OSH_E_UNSUPPORTED, "'%.*s' is undefined, or not supported, and cannot be called",
             name.kind == OSH_JV_STR ? (int)name.n : 0, name.kind == OSH_JV_STR ? name.u.s : "");
-    return osh_jrun_fail(r, OSH_E_FORMAT, "a call of %s", osh_jv_type(fn));
+    return osh_jrun_fail(r, OSH_E_FORMAT, "cannot call %s", osh_jv_type(fn));
 }
 
 /* Applies a filter or a test to its operand, and returns the result. */
@@ -332,7 +333,7 @@ static osh_jv eval_dict(osh_jrun *r, const osh_jnode *n)
     for (const osh_jnode *c = n->first; c && !r->rc; c = c->next->next) {
         osh_jv key = osh_jinja_eval(r, c), value = r->rc ? key : osh_jinja_eval(r, c->next);
         if (!r->rc && (key.kind == OSH_JV_LIST || key.kind == OSH_JV_DICT))
-            osh_jrun_fail(r, OSH_E_FORMAT, "%s as a key of a dict", osh_jv_type(key));
+            osh_jrun_fail(r, OSH_E_FORMAT, "%s cannot be a key of a dict", osh_jv_type(key));
         if (!r->rc) osh_jdict_set(r, v.u.dict, key, value);
     }
     return v;

@@ -135,7 +135,7 @@ static osh_jv filter_round(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv digits = arg_or(a->at[0], osh_jv_int(0)), how = arg_or(a->at[1], osh_jv_word("common"));
     if (!osh_jv_is_num(a->self))
-        return osh_jrun_fail(r, OSH_E_FORMAT, "round of %s", osh_jv_type(a->self));
+        return osh_jrun_fail(r, OSH_E_FORMAT, "cannot round %s", osh_jv_type(a->self));
     if (osh_jv_whole(r, digits, "the precision of round") || !osh_jv_is(how, "common"))
         return osh_jrun_fail(r, OSH_E_UNSUPPORTED,
                              "round with a precision or a method is not supported");
@@ -242,7 +242,7 @@ static osh_jv filter_items(osh_jrun *r, const osh_jargs *a)
 {
     if (a->self.kind == OSH_JV_UNDEF) return osh_jv_list(r, OSH_JV_ITER);
     if (a->self.kind != OSH_JV_DICT)
-        return osh_jrun_fail(r, OSH_E_FORMAT, "items of %s", osh_jv_type(a->self));
+        return osh_jrun_fail(r, OSH_E_FORMAT, "cannot take the items of %s", osh_jv_type(a->self));
     osh_jv view = osh_jinja_attr(r, a->self, osh_jv_word("items"));
     osh_jargs none = {.self = a->self};
     osh_jv v = r->rc ? view : view.u.bound->fn->call(r, &none);
@@ -253,7 +253,7 @@ static osh_jv filter_items(osh_jrun *r, const osh_jargs *a)
 static osh_jv list_end(osh_jrun *r, osh_jv v, bool last)
 {
     if (last && v.kind == OSH_JV_ITER)
-        return osh_jrun_fail(r, OSH_E_FORMAT, "last of %s", osh_jv_type(v));
+        return osh_jrun_fail(r, OSH_E_FORMAT, "cannot take the last item of %s", osh_jv_type(v));
     const osh_jlist *l = osh_jv_walk(r, v);
     if (!l || !l->n) return osh_jv_undef("no item", 7);
     return l->at[last ? l->n - 1 : 0];
@@ -435,7 +435,7 @@ static osh_jv filter_dictsort(osh_jrun *r, const osh_jargs *a)
     if (!osh_jv_is(by, "key") && !osh_jv_is(by, "value"))
         return osh_jrun_fail(r, OSH_E_FORMAT, "dictsort: want by 'key' or 'value'");
     if (a->self.kind != OSH_JV_DICT)
-        return osh_jrun_fail(r, OSH_E_FORMAT, "dictsort of %s", osh_jv_type(a->self));
+        return osh_jrun_fail(r, OSH_E_FORMAT, "cannot sort the items of %s", osh_jv_type(a->self));
     osh_jv items = filter_items(r, a);
     return r->rc ? items
                  : list_sorted(r, items.u.list, osh_jv_int(osh_jv_is(by, "value")),
@@ -479,7 +479,7 @@ static osh_jv filter_sum(osh_jrun *r, const osh_jargs *a)
     for (size_t i = 0; l && i < l->n && osh_jrun_step(r, 0); i++) {
         osh_jv v = attribute_of(r, l->at[i], a->at[0]);
         if (!r->rc && !osh_jv_is_num(v))
-            osh_jrun_fail(r, OSH_E_FORMAT, "sum of %s", osh_jv_type(v));
+            osh_jrun_fail(r, OSH_E_FORMAT, "cannot sum %s", osh_jv_type(v));
         if (r->rc) break;
         is_real |= v.kind == OSH_JV_FLOAT;
         real += osh_jv_num(v);

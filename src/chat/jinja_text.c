@@ -231,7 +231,8 @@ static void put_json(writer *w, osh_jv v, int level)
     case OSH_JV_LIST:
     case OSH_JV_TUPLE: put_json_list(w, v.u.list, level); break;
     case OSH_JV_DICT: put_json_dict(w, v.u.dict, level); break;
-    default: osh_jrun_fail(r, OSH_E_FORMAT, "tojson of %s", osh_jv_type(v));
+    default:
+        osh_jrun_fail(r, OSH_E_FORMAT, "tojson does not support %s", osh_jv_type(v));
     }
     r->depth--;
 }

@@ -286,8 +286,8 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
     int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
-                    "%s: byte 0x%02X in line %lld, at byte %lld of the text, begins no character "
-                    "of UTF-8: want text in UTF-8 (Latin-1 and Windows-1252 are not)",
+                    "%s: byte 0x%02X in line %lld, at byte %lld of the text, is not UTF-8: want "
+                    "text in UTF-8, not in Latin-1 or Windows-1252",
                     osh_file_path(l->file), l->utf8.lead, (long long)line,
                     (long long)(l->mark + l->utf8.start));
 }

@@ -128,8 +128,8 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
     }
     if (limit > 0 && least > limit)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--host-memory %.0fMiB cannot be held: the smallest that would do is "
-                 "--host-memory %.0fMiB; fewer new tokens need less",
+                 "--host-memory %.0fMiB is too small: want at least --host-memory %.0fMiB; fewer "
+                 "new tokens need less",
                  (double)(limit >> 20), least_mib(least));
     /* Without a budget, uses seven eighths of the available memory. */
     int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;

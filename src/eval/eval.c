@@ -356,8 +356,8 @@ static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
     OSH_TRY(osh_eval_predict(cx, &scored, o));
     if (scored > most) most = scored;
     OSH_FAIL(cx, OSH_E_USAGE,
-             "--host-memory %.2fMiB cannot be held, because %s answers --sample: the smallest that "
-             "would do is --host-memory %.0fMiB",
+             "--host-memory %.2fMiB is too small, because %s answers --sample: want at least "
+             "--host-memory %.0fMiB",
              (double)o->host_memory / (1 << 20), of, (double)((most + (1 << 20) - 1) >> 20));
 done:
     return rc;

@@ -227,12 +227,11 @@ static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *
     }
     if (least > budget && !c->o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 "the GPU has %.0fMiB for the run: want at least %.0fMiB",
                  gpu_mib(budget), gpu_mib(least));
     if (least > budget)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--device-memory %.0fMiB cannot be held: the smallest that would do is"
-                 " --device-memory %.0fMiB",
+                 "--device-memory %.0fMiB is too small: want at least --device-memory %.0fMiB",
                  gpu_mib(budget), gpu_mib(least));
     c->rest_on_gpu = least + rest <= budget;
     int64_t all = least + (c->rest_on_gpu ? rest : 0);
@@ -287,14 +286,16 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     if ((cached || outputs || on_host >= 0) && osh_device_is_auto(o->device)) goto done;
     if (on_host >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is not made on a GPU by this version: want --device cpu",
+                 "the op %s does not run on a GPU in this version: want --device cpu",
                  f->graph->nodes[on_host].op->name);
     if (cached)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "kv_cache_scheme is not made on a GPU by this version: want --device cpu");
+                 "models with kv_cache_scheme do not run on a GPU in this version: want --device "
+                 "cpu");
     if (outputs)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "output_activations are not made on a GPU by this version: want --device cpu");
+                 "models with output_activations do not run on a GPU in this version: want "
+                 "--device cpu");
     OSH_NEW(cx, c, 1);
     OSH_TRY(osh_device_find(cx, &c->kind, &ordinal, o->device));
     OSH_TRY(osh_rank_gpu(cx, &ordinal, o->ranks, c->kind, o->device));
@@ -476,7 +477,8 @@ osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     osh_device_counters counted;
-    osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
+    osh_log(cx, OSH_LOG_DEBUG,
+            "values between subgraphs are %s; the next subgraph's weights are %s",
             c->rest_on_gpu ? "on the GPU" : "in host memory",
             osh_eval_gpu_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--) {

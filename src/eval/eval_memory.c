@@ -116,8 +116,7 @@ static osh_status job_refuse(osh_ctx *cx, const job *j, int64_t size, int64_t pe
         snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld",
                  (long long)j->m->d.n, (long long)n, (long long)n);
     OSH_FAIL(cx, OSH_E_USAGE,
-             "--host-memory %.0fMiB cannot be held: the smallest that would do is "
-             "--host-memory %.0fMiB%s%s",
+             "--host-memory %.0fMiB is too small: want at least --host-memory %.0fMiB%s%s",
              memory_mib(j->o->host_memory), budget_mib(peak), batch, windows);
 done:
     return rc;
@@ -126,8 +125,8 @@ done:
 static osh_status job_refuse_on_gpu(osh_ctx *cx, const job *j, int64_t peak)
 {
     return osh_fail(cx, OSH_E_USAGE,
-                    "--host-memory %.0fMiB cannot be held: the smallest that would do with this "
-                    "GPU is --host-memory %.0fMiB",
+                    "--host-memory %.0fMiB is too small for this GPU: want at least --host-memory "
+                    "%.0fMiB",
                     memory_mib(j->o->host_memory), budget_mib(peak));
 }
 

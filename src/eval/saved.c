@@ -124,7 +124,7 @@ osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir)
     if (!path) OSH_TRY(OSH_E_NOMEM);
     if (!osh_dir_exists(dir)) {
         if (osh_file_exists(dir))
-            OSH_FAIL(cx, OSH_E_USAGE, "--save-logits %s: there is a file, want a directory", dir);
+            OSH_FAIL(cx, OSH_E_USAGE, "--save-logits %s: found a file, want a directory", dir);
         OSH_TRY(osh_dir_make(cx, dir));
         goto done;
     }
@@ -132,14 +132,14 @@ osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir)
     for (size_t i = 0; i < n; i++)
         if (!saved_is_file(names[i]))
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "--save-logits %s: there is a directory with %s, which saved logits do not "
-                     "have; it is left as it is: want another name",
+                     "--save-logits %s: the directory contains %s, which is not a file of saved "
+                     "logits: want another name",
                      dir, names[i]);
     OSH_TRY(osh_saved_is(cx, &ours, dir));
     if (!ours && osh_file_exists(path))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--save-logits %s: there is a model, not saved logits; it is left as it is: want "
-                 "another name",
+                 "--save-logits %s: the directory contains a model, not saved logits: want another "
+                 "name",
                  dir);
 done:
     osh_strings_free(cx, names, n);

@@ -408,7 +408,8 @@ osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const 
         bool by_layer = cJSON_GetObjectItemCaseSensitive(expr, "layers") != NULL;
         return (by_layer ? layer_item_at : item_at)(cx, out, s, expr, depth + 1);
     }
-    return osh_fail(cx, OSH_E_FORMAT, "%s: a value is neither a number nor an expression",
+    return osh_fail(cx, OSH_E_FORMAT,
+                    "%s: a value has the wrong type, want a number or an expression",
                     s->tpl->name);
 }
 

@@ -321,8 +321,7 @@ static osh_status pull_check_tree(osh_ctx *cx, const osh_hub_place *p, const osh
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has no config.json: wanted a model as transformers saves it",
                  p->name->id);
     if (!osh_hub_tree_find(t, single_name) && !osh_hub_tree_find(t, index_name))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither %s nor %s%s", p->name->id, single_name,
-                 index_name,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has no %s and no %s%s", p->name->id, single_name, index_name,
                  t->has_pickles ? ", but pickled weights: convert them to safetensors first" : "");
 done:
     return rc;

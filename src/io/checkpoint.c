@@ -223,7 +223,7 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
     else if (has_single) OSH_TRY(open_single(cx, ck));
     else
         OSH_TRY(osh_ckpt_refuse_other(
-            cx, dir, "has neither model.safetensors nor model.safetensors.index.json"));
+            cx, dir, "has no model.safetensors and no model.safetensors.index.json"));
     OSH_TRY(osh_ckpt_files_leave(cx, ck));
     OSH_TRY(osh_checkpoint_part_experts(cx, ck));
     *out = ck, ck = NULL; // give

@@ -217,7 +217,7 @@ const osh_field osh_option_fields[] = {
     {ROW(overwrite), .group = "Resume", .brief = "replace a finished output", .type = OSH_F_BOOL,
      .dflt = "false", .doc = "replaces a finished output of oneshot"},
     {ROW(restart), .brief = "start again instead of resuming", .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "deletes what an unfinished run left and starts again, instead of resuming it"},
+     .doc = "deletes the files of an unfinished run and starts again, instead of resuming it"},
     {ROW(progress), .group = "Watch", .brief = "auto, line, json or none", .type = OSH_F_STR,
      .dflt = "auto", .values = "auto|line|json|none",
      .doc = "form of the progress on standard error"},

@@ -10,7 +10,7 @@
 #define VALUE(text, on, why) {.name = text, .type = OSH_F_STR, .values = on, .doc = why}
 const osh_field osh_python_fields[] = {
     SWITCH("save_compressed", "true", "the output is a compressed-tensors checkpoint"),
-    SWITCH("trust_remote_code_model", NULL, "no code of a model is ever run"),
+    SWITCH("trust_remote_code_model", NULL, "the program never runs code of a model"),
     SWITCH("tie_word_embeddings", "true",
            "a head is untied if a target names it: --targets Linear,lm_head"),
     SWITCH("clear_sparse_session", NULL, "the program has no session"),
@@ -34,7 +34,8 @@ const osh_field osh_python_fields[] = {
     VALUE("recipe_args", "",
           "LLM Compressor does not evaluate them either: want the values in the recipe"),
     VALUE("stage", "", "all stages of a recipe are run: want a recipe with that stage alone"),
-    VALUE("preprocessing_func", "", "no code of a caller is run: want the texts in the file"),
+    VALUE("preprocessing_func", "",
+          "the program runs no code of a caller: want the texts in the file"),
     VALUE("raw_kwargs", "", "want --dataset-config-name and --splits"),
     VALUE("dvc_data_repository", "", "the program reads no such repository: want a file"),
     VALUE("log_dir", "", "want --log-file FILE"),
@@ -50,7 +51,7 @@ osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
 {
     osh_status rc = OSH_OK;
     if (asks_for_it(f, value ? value : ""))
-        osh_log(cx, OSH_LOG_DEBUG, "%s is taken: %s", f->name, f->doc);
+        osh_log(cx, OSH_LOG_DEBUG, "%s has the value that the program uses: %s", f->name, f->doc);
     else if (*f->values)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: want %s, got '%s': %s", f->name, f->values, value, f->doc);
     else OSH_FAIL(cx, OSH_E_USAGE, "%s is not an option here: %s", f->name, f->doc);

@@ -138,7 +138,7 @@ static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c,
         ignored |= hit >= 0;
         if (s < 0) continue;
         if (c->unseen && mod->type->solver->wants(mod, &mod->schemes[s])) {
-            c->why = "no text reaches it";
+            c->why = "it does not process text";
             continue;
         }
         if (c->scheme >= 0)
@@ -382,7 +382,7 @@ static osh_status modules_match_pruners(osh_ctx *cx, osh_matching *p, osh_plan_m
     OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
     for (int64_t i = 0; i < cs->n; i++) {
         cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
-        if (of[i].unreached) cs->c[i].why = "no text reaches it";
+        if (of[i].unreached) cs->c[i].why = "it does not process text";
     }
 done:
     osh_free(cx, of);

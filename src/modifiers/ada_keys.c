@@ -164,8 +164,7 @@ osh_status osh_ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_
     if (!strcmp(key, "lr_adjust") && v->kind == OSH_Y_NULL) return OSH_OK;
     if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
     if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
-                v->line, key,
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s has no effect here: %s", what, v->line, key,
                 *key == 'f' ? "random numbers are always the same; for unit block, see --seed"
                             : "no inputs are stored, only sums over them; for values between "
                               "subgraphs, see --mem-opt-level");
@@ -194,8 +193,8 @@ osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh
     *known = true;
     for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         if (strcmp(key, nothing[i][0])) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
-                v->line, key, nothing[i][1]);
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s has no effect here: %s", what, v->line, key,
+                nothing[i][1]);
         return OSH_OK;
     }
     *known = !strcmp(key, "lr");
@@ -264,7 +263,7 @@ osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m)
             (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) / (double)a->num_iterations;
     if (a->block.samples && !strcmp(a->unit, "linear"))
         osh_log(cx, OSH_LOG_INFO,
-                "%s: batch_size %lld decides nothing with unit: linear, where each step uses all "
+                "%s: batch_size %lld has no effect with unit: linear, because each step uses all "
                 "samples",
                 m->type->name, (long long)a->block.samples);
     OSH_TRY(block_resolve(cx, m));

@@ -46,8 +46,8 @@ static osh_status awq_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     } else if (!strcmp(key, "offload_device")) {
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
-                    "%s:%d: offload_device decides nothing: the search needs no stored inputs",
-                    what, v->line);
+                    "%s:%d: offload_device has no effect: the search needs no stored inputs", what,
+                    v->line);
     } else {
         *known = false;
     }

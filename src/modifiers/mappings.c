@@ -33,11 +33,10 @@ static osh_status check_mapping_keys(osh_ctx *cx, const osh_yaml *y, const char 
                      "%s:%d:%d: mappings: unknown key '%s': want smooth_layer, balance_layers",
                      what, key->line, key->column, key->text);
         if (y->items[i]->kind != OSH_Y_NULL)
-            osh_log(
-                cx, OSH_LOG_WARN,
-                "%s:%d: activation_hook_target decides nothing: the inputs of the balance layers "
-                "are observed",
-                what, key->line);
+            osh_log(cx, OSH_LOG_WARN,
+                    "%s:%d: activation_hook_target has no effect: the inputs of the balance layers "
+                    "are observed",
+                    what, key->line);
     }
 done:
     return rc;

@@ -223,8 +223,7 @@ static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, 
     *known = false;
     for (int i = 0; keys[i]; i++) *known |= !strcmp(keys[i], key);
     if (*known)
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing in one shot and is ignored", what,
-                v->line, key);
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s has no effect in one shot", what, v->line, key);
     if (strcmp(key, "apply_globally")) return OSH_OK;
     *known = true;
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) return OSH_OK;

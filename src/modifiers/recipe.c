@@ -220,8 +220,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         bool known = false;
         if (!strcmp(key, "quality") && osh_modifier_quantizes(m)) continue;
         if (is_in_list(without_effect, key)) {
-            osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what,
-                    k->line, key);
+            osh_log(cx, OSH_LOG_INFO, "%s:%d: %s has no effect here", what, k->line, key);
             continue;
         }
         if (osh_modifier_quantizes(m)) OSH_TRY(osh_recipe_quant_key(cx, &q, key, v, &known, what));

@@ -58,7 +58,7 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         /* the key has no effect, as in LLM Compressor */
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
-                    "%s:%d: num_calibration_steps decides nothing: all samples are used; "
+                    "%s:%d: num_calibration_steps has no effect: all samples are used; "
                     "--num-calibration-samples sets their number",
                     what, v->line);
     } else if (!strcmp(key, "calibration_function")) {

@@ -151,9 +151,10 @@ static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
     }
     return osh_fail(cx, code,
-                    "%s is %s that oneshot did not make, and an output that is %s needs this name: "
+                    "%s is %s that oneshot did not make, but the output that %s needs this name: "
                     "want it moved away",
-                    path, osh_inode_text(&at), k->in_place ? "being made" : "to be replaced");
+                    path, osh_inode_text(&at),
+                    k->in_place ? "is being written" : "will be replaced");
 }
 
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code)

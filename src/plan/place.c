@@ -11,24 +11,22 @@
 #include "quant/observer.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
- * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. done: a verb for the
- * message. */
-static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
+ * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. */
+static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what)
 {
     const char *text = p->in.opt->device;
     if (!p->in.opt->device_model && (osh_device_is_auto(text) || !strcmp(text, "cpu")))
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s is not %s on a GPU by this version: want --device cpu", what, done);
+                    "%s is not supported on a GPU in this version: want --device cpu", what);
 }
 
 /* Returns the name of a feature that the job needs and that is only possible on the host, or NULL
- * if there is none. room: buffer for the name. *done: set to a verb for gpu_refuse. */
-static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
+ * if there is none. room: buffer for the name. */
+static const char *on_host_only(const osh_plan *p, char *room, size_t size)
 {
     const osh_graph *g = p->in.graph;
     int node = p->in.pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
-    *done = "made";
     if (node >= 0) {
         snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name,
                  g->nodes[node].op->name);
@@ -37,13 +35,12 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     if (p->match.cache.present) return "kv_cache_scheme";
     if (p->match.outputs) return "output_activations";
     if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
-        return *done = "served", "--loss-mask answers";
-    if (p->rewrites.n_inherits) return *done = "served", "--calib-passthrough";
+        return "--loss-mask answers";
+    if (p->rewrites.n_inherits) return "--calib-passthrough";
     for (size_t m = 0; m < p->in.recipe->n; m++) {
         const osh_modifier_type *type = p->in.recipe->modifiers[m].type;
         if (type->host_only) return type->name;
     }
-    *done = "served";
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
         bool routed = p->in.by_route && osh_is_by_route(g, l->input);
@@ -74,10 +71,10 @@ done:
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const char *text = p->in.opt->device, *done;
+    const char *text = p->in.opt->device;
     char room[512];
-    const char *what = on_host_only(p, room, sizeof room, &done);
-    if (what) return gpu_refuse(cx, p, what, done);
+    const char *what = on_host_only(p, room, sizeof room);
+    if (what) return gpu_refuse(cx, p, what);
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");

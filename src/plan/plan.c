@@ -142,7 +142,7 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
     for (size_t i = 0; i < p->in.recipe->n; i++)
         if (p->in.recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
             osh_log(cx, OSH_LOG_INFO,
-                    "candidates decides nothing without --target-bits or --target-size");
+                    "candidates has no effect without --target-bits or --target-size");
     p->in.arithmetic =
         o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
     for (size_t i = 0; i < p->in.recipe->n; i++)

@@ -177,8 +177,8 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
                      "%s: observer %s with strict: true wants weights of strategy channel or group",
                      where, o->name);
         osh_log(cx, OSH_LOG_WARN,
-                "%s: observer %s: input channels all weigh the same with this strategy", where,
-                o->name);
+                "%s: observer %s gives all input channels the same weight with this strategy",
+                where, o->name);
     }
     for (int i = 0; i < a->n_kwargs; i++) {
         const osh_q_kwarg *given = &a->kwargs[i];
@@ -189,8 +189,7 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
             OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]",
                      where, k->name, given->value, k->whole ? "whole " : "", k->min, k->max);
         if (k->idle)
-            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where,
-                    k->name);
+            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s has no effect here", where, k->name);
     }
 done:
     return rc;

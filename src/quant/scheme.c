@@ -478,7 +478,8 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
     } else if (!cJSON_IsObject(o))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is neither an object nor a list of targets", where);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has the wrong type, want an object or a list of targets",
+                 where);
     else
         cJSON_ArrayForEach(v, o)
         {

@@ -1,6 +1,6 @@
 /* closing.c - prints the last lines of a run.
  *
- *   loss       the outputs of 28 modules lose 21.3 % of what rounding to nearest loses
+ *   loss       outputs of 28 modules: 21.3 % of the loss with rounding to nearest
  *   report     OUT/oneshot-report.html
  *   next       oneshot verify OUT --model MODEL
  *              ...
@@ -35,8 +35,9 @@ osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r)
     int n = osh_closing_share(&share, r);
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!n) goto done;
-    OSH_TRY(osh_buf_printf(cx, b, "%-*sthe outputs of %d modules lose %.1f %% of what rounding "
-                                  "to nearest loses\n",
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "%-*soutputs of %d modules: %.1f %% of the loss with rounding to "
+                           "nearest\n",
                            LABEL, "loss", n, 100 * share));
     if (t->known && t->kept)
         OSH_TRY(osh_buf_printf(cx, b,

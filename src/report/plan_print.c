@@ -249,7 +249,9 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_schedule *s = &p->schedule;
     int ahead = 0;
     for (int i = 0; i < s->n_visits; i++) ahead += s->visits[i].how.prefetch;
-    if (s->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
+    if (s->n_visits)
+        OSH_TRY(
+            osh_buf_printf(cx, b, "values between subgraphs are in: %s", osh_tier_name(m->tier)));
     if (m->n_kept)
         OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory",
                                (long long)m->n_kept, (long long)s->n_batches));
@@ -273,7 +275,7 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n",
                            bytes_to_mb(m->least.device), bytes_to_mb(m->least.host)));
     OSH_TRY(osh_buf_printf(
-        cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
+        cx, b, "reads %.1f MB of the source, writes %.1f MB, reads these again to check them\n",
         bytes_to_mb(m->read_bytes), bytes_to_mb(m->write_bytes)));
 done:
     return rc;
@@ -380,7 +382,7 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_estimate e;
     int64_t gives = p->in.opt->device_memory > 0 ? p->in.opt->device_memory
                                                  : osh_memory_of_gpu(m->memory_bytes);
-    OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title,
+    OSH_TRY(osh_buf_printf(cx, b, "planned for %s, with %.1f of its %.1f GB\n", m->title,
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->in.on_device) {
         OSH_TRY(osh_buf_printf(
@@ -390,8 +392,8 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     OSH_TRY(osh_buf_printf(
         cx, b,
-        "estimated from its sheet, not measured, and without the disk: observe %.1f s, solve"
-        " %.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
+        "estimated from its data sheet, not measured, and without the disk: observe %.1f s, solve "
+        "%.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
         e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
         e.copies));
@@ -442,7 +444,7 @@ static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < p->in.ck->n_aside; i++)
         OSH_TRY(osh_buf_line(cx, b,
-                             "left aside: %s, a file of the model that is not read and not copied",
+                             "not used: %s, a file of the model that is not read and not copied",
                              p->in.ck->aside[i]));
     if (!p->in.ck->config->n_sizes) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "padding: "));
@@ -463,11 +465,10 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         bool acts = p->rewrites.rotated && p->rewrites.rotated->online.n_turns;
         char *who =
             osh_online_attends(&p->rewrites)
-                ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
+                ? osh_strdup(cx, "only compressed-tensors, which rotates queries and keys")
             : acts
                 ? osh_strdup(
-                      cx, "vLLM on one NVIDIA GPU, which alone rotates what acts while the model "
-                          "runs")
+                      cx, "only vLLM on one NVIDIA GPU, which rotates values while the model runs")
                 : osh_match_who_loads(cx, &p->match, i, p->in.graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         bool attention = osh_q_of_attention(&p->match.schemes[i]);

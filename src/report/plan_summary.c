@@ -79,7 +79,7 @@ static osh_status summary_quantized(osh_ctx *cx, osh_rows *r, const osh_plan *p)
                              "%d modules: %s", n, text.data ? text.data : s->format));
     }
     if (m->n_schemes > SCHEME_ROWS)
-        OSH_TRY(osh_rows_add(cx, r, ROW_SCHEMES_MORE, "", "and %zu schemes more",
+        OSH_TRY(osh_rows_add(cx, r, ROW_SCHEMES_MORE, "", "and %zu more schemes",
                              m->n_schemes - SCHEME_ROWS));
 done:
     osh_buf_deinit(cx, &text);
@@ -97,7 +97,7 @@ static osh_status summary_dense(osh_ctx *cx, osh_rows *r, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, &text, "%s%s (%s)", text.len ? ", " : "", m->dense[i].names,
                                m->dense[i].why));
     if (m->n_dense > DENSE_KINDS)
-        OSH_TRY(osh_buf_printf(cx, &text, " and %lld kinds more",
+        OSH_TRY(osh_buf_printf(cx, &text, " and %lld more kinds",
                                (long long)(m->n_dense - DENSE_KINDS)));
     if (p->in.spared)
         OSH_TRY(osh_buf_printf(cx, &text, "%s%s (--targets Linear,%s quantizes it)",
@@ -392,7 +392,7 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p, const ch
     OSH_TRY(summary_pipeline(cx, &r, p));
     OSH_TRY(summary_needs(cx, &r, p));
     OSH_TRY(osh_rows_print(cx, &b, &left, &r, SUMMARY_LINES - 1));
-    if (left) snprintf(rows, sizeof rows, "%d rows more: ", left);
+    if (left) snprintf(rows, sizeof rows, "%d more rows: ", left);
     OSH_TRY(osh_row(cx, &b, "more", "%soneshot plan ... --verbose, or --json", rows));
     if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
 done:

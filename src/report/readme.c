@@ -210,8 +210,8 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
     OSH_TRY(osh_mix_markdown(cx, b, &p->in.mix));
     if (n)
         OSH_TRY(osh_buf_printf(cx, b,
-                               "| Loss | the outputs of %d modules lose %.1f %% of what rounding "
-                               "to nearest loses |\n",
+                               "| Loss | at the outputs of %d modules, %.1f %% of the loss with "
+                               "rounding to nearest |\n",
                                n, 100 * share));
     if (t->known && t->kept)
         OSH_TRY(osh_buf_printf(

@@ -84,13 +84,16 @@ static void html_verdict(osh_page *pg, const osh_report *r)
     PUT(pg, "<div id=\"verdict\">" OSH_VERDICT_BEGINS);
     if (held) osh_verdict_held(pg, t->before, kl, osh_tune_held(d));
     if (n && held)
-        PUT(pg, "The outputs of %d modules lost %.1f&nbsp;%% of what rounding to nearest loses, "
-                "before tuning. ",
+        PUT(pg,
+            "Before tuning, the loss at the outputs of %d modules was %.1f&nbsp;%% of the loss "
+            "with rounding to nearest. ",
             n, 100 * share);
     else if (n)
-        PUT(pg, "<p><b>The outputs of %d modules lose %.1f&nbsp;%% of what rounding to "
-                "nearest loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to "
-                "nearest, on the calibration data. ", n, 100 * share);
+        PUT(pg,
+            "<p><b>The loss at the outputs of %d modules is %.1f&nbsp;%% of the loss with "
+            "rounding to nearest.</b></p>\n<p>Below 100 %%, the method is better than "
+            "rounding to nearest, on the calibration data. ",
+            n, 100 * share);
     else if (!held)
         PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
     PUT(pg, "The predictions of the output were not compared with those of the source%s: "
@@ -114,8 +117,8 @@ static osh_status html_next(osh_ctx *cx, osh_page *pg, const osh_report *r)
     const char *out = r->run->plan->in.opt->output;
     OSH_TRY(osh_shell_path(cx, &output, out ? osh_path_last(out) : "."));
     OSH_TRY(osh_shell_path(cx, &model, r->model));
-    PUT(pg, "<h2>Next</h2>\n<p class=\"soft\">To be run in the directory that holds the output. A "
-            "click selects a line.</p>\n");
+    PUT(pg, "<h2>Next</h2>\n<p class=\"soft\">Run these lines in the directory that contains the "
+            "output. A click selects a line.</p>\n");
     for (int i = 0; i < 3; i++) {
         osh_buf_clear(&line);
         if (!i) OSH_TRY(osh_buf_printf(cx, &line, "vllm serve %s", output.data));

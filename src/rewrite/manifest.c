@@ -332,7 +332,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t s = 0; s < p->in->ck->n_tensors; s++)
         if (f[s] == OSH_FATE_NONE && !osh_checkpoint_is_kept(p->in->ck, s))
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is neither quantized nor copied, and no rule drops it",
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is not quantized and not copied, and no rule drops it",
                      p->in->ck->tensors[s].e->name);
     *out = f, f = NULL; // passes ownership
 done:

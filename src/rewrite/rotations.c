@@ -103,7 +103,7 @@ static osh_status rotation_add_step(osh_ctx *cx, const turning *t, int weight, c
     osh_rewrites *p = t->p;
     int64_t tensor = p->in->graph->weights[weight].tensor;
     if (p->in->graph->weights[weight].part)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that stays as it is",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that must not change",
                  t->m->type->name, p->in->graph->weights[weight].name);
     OSH_TRY(osh_checkpoint_rewrite(cx, p->in->ck, tensor, w));
     p->rotated->n_weights += !p->folded[tensor];

@@ -124,8 +124,9 @@ static void blocked_log(osh_ctx *cx, const osh_block *b, const char *name)
         osh_log(cx, OSH_LOG_INFO, "%s: stopped after step %lld of %lld", name,
                 (long long)b->n_steps, (long long)b->rule.steps);
     if (b->rule.selective)
-        osh_log(cx, OSH_LOG_INFO, "%s: of all samples %.4g, rounded to nearest %.4g%s", name,
-                b->learned, b->nearest, b->kept ? "" : ": it stays rounded to nearest");
+        osh_log(cx, OSH_LOG_INFO,
+                "%s: mean squared error of all samples %.4g, with rounding to nearest %.4g%s",
+                name, b->learned, b->nearest, b->kept ? "" : ": rounding to nearest is kept");
 }
 
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)

@@ -59,7 +59,7 @@ osh_status osh_run_unweighted(osh_ctx *cx, const osh_linear_job *j)
                         "%s: observer %s with strict: true, but its inputs were all 0", j->name,
                         a->observer);
     osh_log(cx, OSH_LOG_WARN,
-            "%s: its inputs were all 0: observer %s lets its channels weigh the same", j->name,
+            "%s: its inputs were all 0: observer %s gives all channels the same weight", j->name,
             a->observer);
     return OSH_OK;
 }

@@ -190,7 +190,7 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
         cx, OSH_LOG_INFO,
         "tuned: KL divergence on rows held back %.5f, before %.5f; %lld of %lld codes changed%s",
         t->after, t->before, (long long)t->n_changed, (long long)t->n_codes,
-        t->kept ? "" : "; it stays as it was");
+        t->kept ? "" : "; the model stays untuned");
 done:
     return rc;
 }

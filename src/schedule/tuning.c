@@ -53,12 +53,12 @@ static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
         return "the held-back samples have no prediction that counts";
     if (p->rewrites->n_folds) return "factors are folded into weights";
     if (p->rewrites->rotated) return "weights are rotated";
-    if (p->match->cache.present) return "keys and values are rounded, and it does not model that";
+    if (p->match->cache.present) return "it does not support quantized keys and values";
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if (l->prune.modifier >= 0 || l->scheme_index < 0) return "weights are pruned";
         if (l->scheme->inputs.present || l->scheme->outputs.present)
-            return "activations are rounded, and it does not model that";
+            return "it does not support quantized activations";
         if (!osh_tune_can(&l->scheme->weights))
             return "not all weights are integers by group or channel";
         if (!tuning_rule(p, i) || memcmp(tuning_rule(p, i), tuning_rule(p, 0), sizeof p->tune))

@@ -396,11 +396,13 @@ static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t
     char *w = it->text.data;
     size_t n = it->text.len, n_a = it->n_first;
     if (it->n_strings != 1 && it->n_strings != 2)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
-                 (long long)rank);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: merge %lld has the wrong type, want a string or a list of two strings",
+                 what, (long long)rank);
     if (it->n_strings == 1 && it->value[0] == '[')
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
-                 (long long)rank);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: merge %lld has the wrong type, want a string or a list of two strings",
+                 what, (long long)rank);
     if (it->n_strings == 1) {
         char *space = n ? memchr(w, ' ', n) : NULL;
         if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - w)))
@@ -499,7 +501,7 @@ static osh_status bpe_load(osh_ctx *cx, void **state, const osh_tok_file *f, con
     OSH_TRY(osh_json_num_or(cx, &dropout, model, "dropout", 0, what));
     if (dropout != 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: \"dropout\" is %g and makes ids random; 0 or null is wanted", what, dropout);
+                 "%s: \"dropout\" is %g, which makes ids random: want 0 or null", what, dropout);
     OSH_TRY(osh_json_bool_or(cx, &m->byte_fallback, model, "byte_fallback", false, what));
     OSH_TRY(osh_json_bool_or(cx, &m->fuse_unk, model, "fuse_unk", false, what));
     OSH_TRY(osh_json_bool_or(cx, &m->ignore_merges, model, "ignore_merges", false, what));

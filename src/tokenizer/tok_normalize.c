@@ -288,7 +288,8 @@ static osh_status load_precompiled(osh_ctx *cx, osh_tok_step *st, const cJSON *o
     const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, "precompiled_charsmap");
 
     if (!cJSON_IsString(s))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"precompiled_charsmap\" is wanted", what);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: \"precompiled_charsmap\" is missing or not a string",
+                        what);
     return osh_tok_charsmap_load(cx, &st->charsmap, s->valuestring, what);
 }
 

@@ -41,7 +41,9 @@ static osh_status post_load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *
             continue;
         }
         if (!cJSON_IsObject(tok))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: a template piece is neither token nor sequence", what);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: a piece of a template has the wrong kind, want SpecialToken or Sequence",
+                     what);
         OSH_TRY(osh_json_str_or(cx, &name, tok, "id", NULL, what));
         const cJSON *entry = name && cJSON_IsObject(special)
                                  ? cJSON_GetObjectItemCaseSensitive(special, name)

@@ -326,7 +326,7 @@ static osh_status load_length(osh_ctx *cx, osh_tok_step *st, const cJSON *o, con
 
     OSH_TRY(osh_json_int_or(cx, &n, o, "length", 5, what));
     if (n < 1)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"length\" is %lld, a number from 1 is wanted", what,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"length\" is %lld, want a number from 1", what,
                  (long long)n);
     st->n_chars = (size_t)n;
 done:

@@ -33,7 +33,7 @@ osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, co
     const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
 
     if (!cJSON_IsString(s))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: \"%s\" is missing or not a string", what, key);
     return osh_tok_string(cx, out, n, s->valuestring);
 }
 
@@ -81,7 +81,9 @@ osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
     if (cJSON_IsString(re)) return osh_tok_pattern_regex(cx, p, re->valuestring, what);
     if (!cJSON_IsString(lit) || !*lit->valuestring)
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s: a pattern is neither a \"Regex\" nor a non-empty \"String\"", what);
+                        "%s: a pattern has the wrong kind, want a \"Regex\" or a non-empty "
+                        "\"String\"",
+                        what);
     p->local = true;
     return osh_tok_string(cx, &p->literal, &p->n_literal, lit->valuestring);
 }

@@ -165,9 +165,8 @@ static osh_status wordpiece_load(osh_ctx *cx, void **state, const osh_tok_file *
     OSH_TRY(osh_tok_member(cx, &prefix, &n, o, "continuing_subword_prefix", what));
     OSH_TRY(osh_json_int(cx, &p->max_chars, o, "max_input_chars_per_word", what));
     if (p->max_chars < 0)
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: \"max_input_chars_per_word\" is %lld, a number from 0 is wanted", what,
-                 (long long)p->max_chars);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"max_input_chars_per_word\" is %lld, want a number from 0",
+                 what, (long long)p->max_chars);
     p->any_behind = true;
     for (size_t i = 0; i < n && p->any_behind; i++)
         p->any_behind = osh_tok_trie_step(&p->trie, &p->behind, (unsigned char)prefix[i]);

@@ -47,7 +47,7 @@ static osh_status verify_as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
     char count[32] = "no";
     if (v->n) snprintf(count, sizeof count, "%zu", v->n);
     OSH_TRY(osh_buf_line(cx, b,
-                         "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the "
+                         "%s: %lld checksums agree, %lld modules checked, %lld tensors equal the "
                          "source's; %s findings",
                          v->dir, (long long)v->n_sums, (long long)v->n_modules,
                          (long long)v->n_compared, count));

@@ -253,7 +253,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
         if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) &&
             !osh_container_kind_of(names[i]))
             OSH_TRY(osh_verify_add(cx, v, names[i], "files of the output",
-                                   v->plan ? "is neither in the plan nor in the manifest"
+                                   v->plan ? "is not in the plan and not in the manifest"
                                            : "is not in the manifest"));
 done:
     osh_strings_free(cx, names, n);

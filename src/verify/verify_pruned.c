@@ -49,7 +49,8 @@ static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
     }
     if (s->bad_values)
         OSH_TRY(osh_verify_add(cx, v, l->name, "the source's value, or 0",
-                               "row %lld, column %lld is neither, and %lld weights more",
+                               "row %lld, column %lld has another value, and so have %lld other "
+                               "weights",
                                (long long)s->value_row, (long long)s->value_at,
                                (long long)s->bad_values - 1));
 done:

@@ -364,12 +364,12 @@ static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
                                "the squared error is %.1f times that of rounding", ratio));
     }
     if (e->n_bad > 1 + l->O / ROWS) {
-        snprintf(text, sizeof text, "at most %.0f times, but for %lld rows", ROW_FACTOR,
+        snprintf(text, sizeof text, "at most %.0f times in all rows but %lld", ROW_FACTOR,
                  (long long)(1 + l->O / ROWS));
-        OSH_TRY(osh_verify_add(
-            cx, v, l->name, text,
-            "the squared error of row %lld is %.1f times that of rounding, and so of %lld more",
-            (long long)e->bad_row, e->worst_row, (long long)e->n_bad - 1));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text,
+                               "the squared error of %lld rows is larger, that of row %lld %.1f "
+                               "times that of rounding",
+                               (long long)e->n_bad, (long long)e->bad_row, e->worst_row));
     }
     if (e->worst_steps > steps) {
         snprintf(text, sizeof text, "at most %.0f", steps);

@@ -72,7 +72,7 @@ for r in none near; do "$ONESHOT" --model "$model" --recipe $r.yaml --progress n
 cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are not rounding"
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
+[ $code -gt 0 ] && grep -q "AdaRoundModifier is not supported on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
 # If learning diverges, modules are rounded to nearest, with a warning. With --strict the run fails.
 for unit in linear block; do
     recipe far AdaQuantModifier W8A8 ", num_iterations: 3, learning_rate: 0.1, unit: $unit"

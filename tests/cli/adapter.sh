@@ -54,7 +54,7 @@ one --model "$model" --output packed
 "$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of a quantized source"
 
 # The message names the smallest budget that would be enough. The job works with this budget.
-refused 2 'smallest that would do' --model "$model" --adapter lora --output h --host-memory 5MiB
+refused 2 'want at least' --model "$model" --adapter lora --output h --host-memory 5MiB
 one --model "$model" --adapter lora --output h --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 same a h
 

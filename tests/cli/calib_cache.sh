@@ -49,7 +49,7 @@ one binned binned
 # on the disk.
 more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
 plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
-least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
+least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p')
 [ -n "$least" ] || fail "no smallest budget: $(plan caches.yaml --host-memory 4MiB)"
 plan caches.yaml | grep -q 'read twice: kept in memory' || fail "$(plan caches.yaml)"
 plan caches.yaml --host-memory "$least" | grep -q 'read twice: made again' || fail "$least"

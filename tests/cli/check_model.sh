@@ -13,13 +13,13 @@ check() { # arguments: wanted exit code, then arguments
 says() { grep -q -- "$1" out err || fail "no line has '$1'"; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 check 0 "$model"
-says '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$'
+says '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$'
 says 'loss 5\.[0-9]*; a random guess has ln 4096 = 8.3178'
 ! grep -q guessing out || fail "a trained model guesses"
 
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 samples=1 tokens=8
 check 0 random
-says 'made up without a tokenizer.json'
+says 'with made-up ids because there is no tokenizer.json'
 cp "$model/tokenizer.json" random
 check 1 random # the ids of the sample exceed this model's vocabulary
 says 'token id'
@@ -27,7 +27,7 @@ sed -i 's/"vocab_size": 300/"vocab_size": 4096/' random/config.json
 check 1 random
 says 'wrong  tensor model.embed_tokens.weight has 2 dimensions, shape \[300, 64...\], config.json wants \[4096, 64\]'
 says 'wrong  tensor lm_head.weight has'
-says '0 forgotten'
+says '0 missing from'
 ! grep -q 'loss' out || fail "a sample ran"
 rm -r random
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=4096 samples=1 tokens=8
@@ -41,12 +41,12 @@ mkdir templates
 sed '/post_attention_layernorm/d; s/"in": \["m"\]/"in": ["h"]/' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 check 1 random --models-dir templates
 says '^unread model.layers.1.post_attention_layernorm.weight BF16 \[64\]$'
-says '0 wrong, 2 forgotten by the template, 0 aside'
+says '0 wrong, 2 missing from the template, 0 not needed'
 says 'loss'
 sed 's/"self_attn.o_proj"/"self_attn.out_proj"/' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 check 1 random --models-dir templates
 says 'wrong  tensor model.layers.0.self_attn.out_proj.weight is missing in random'
-says '2 wrong, 2 forgotten'
+says '2 wrong, 2 missing from'
 "$OSH_TOOLS/st_edit" random dup model.norm.weight vision_tower.norm.weight
 "$OSH_TOOLS/st_edit" random index
 check 0 random
@@ -55,7 +55,7 @@ says '^aside  vision_tower.norm.weight BF16 \[64\]$'
 "$OSH_TOOLS/tiny_model" mllama seen
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
-says ' 0 wrong, 0 forgotten by the template'
+says ' 0 wrong, 0 missing from the template'
 
 # --logits compares the logits of the program with a file. Tests a file of the program's own logits,
 # a file with one changed logit, and files of other formats.

@@ -68,7 +68,7 @@ done
 
 # The message names the smallest budget that would be enough. The job works with this budget.
 if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
-least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+least=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "$least is not enough"
 "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json >want
 cmp want got
@@ -82,12 +82,12 @@ refused() { # exit code, message, arguments
 before=$(cat ref/* W8A16/* dense.json | sha256sum)
 refused 2 'has the logits of 256 tokens' eval --model W4A16 --reference ref "${data[@]:0:7}" 3
 refused 2 'has saved logits, not a model: want --reference ref' eval --model ref "${data[@]}"
-refused 2 'which saved logits do not have' eval --model "$docs" "${data[@]}" --save-logits W8A16
+refused 2 'which is not a file of saved logits' eval --model "$docs" "${data[@]}" --save-logits W8A16
 refused 2 'and --reference reads' eval --model "$docs" --reference ref "${data[@]}" --save-logits ref
 refused 2 'lies in' eval --model W8A16 "${data[@]}" --save-logits W8A16/logits
-refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
+refused 2 'found a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
 mkdir only && cp W8A16/config.json only
-refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
+refused 2 'contains a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
 refused 2 'only: is a directory without oneshot-report.json' compare W8A16 only
 refused 2 'the existing file is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
 refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json

@@ -10,7 +10,7 @@ head -c 20000 "$OSH_SOURCE_DIR/docs/explanation/numerics.md" >text.txt
 check() { # arguments: flags
     local job=(eval --dataset text.txt --max-seq-length 128 --threads 2 --progress none "$@")
     if "$ONESHOT" "${job[@]}" --host-memory 4MiB 2>err; then fail "4 MiB are enough: $*"; fi
-    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     want=$("$ONESHOT" "${job[@]}")
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: $*"
@@ -29,7 +29,7 @@ check() { # arguments: flags
 sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-seq-length 256 --max-windows 2 --threads 2
          --sample Hi --progress none)
 if "$ONESHOT" "${sampled[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough for answers"; fi
-least=$(sed -n 's/.*answers --sample: the smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+least=$(sed -n 's/.*answers --sample: want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
 # AddressSanitizer keeps memory that was freed after the scores, so the answers would need a larger
 # budget.

@@ -140,7 +140,7 @@ refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examp
 # gpt_oss has all experts in one tensor, so the job would prune only the routers
 "$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
-refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
+refused 2 'is too small' "${job[@]}" --host-memory 1MiB
 refused 1 'do not support a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml
 

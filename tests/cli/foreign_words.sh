@@ -11,7 +11,7 @@ says() { # arguments: exit code, part of the message, command line
     [ ! -e o ] || fail "oneshot ${*:3}: an output"
 }
 says 2 "unknown command 'quantize': compressing needs no command: want oneshot --model DIR" quantize --model m
-says 2 "unknown command 'lm_eval': no tasks are run: want \`lm_eval --model hf" lm_eval
+says 2 "unknown command 'lm_eval': the program runs no tasks: want \`lm_eval --model hf" lm_eval
 says 2 "unknown command 'org/name': want --model org/name" org/name --scheme W4A16
 says 2 "unknown command 'verfy'; did you mean verify?" verfy
 says 2 "unknown option '--bits': want --num-bits" --bits 4
@@ -29,8 +29,8 @@ says 2 "sequential target LlamaDecodrLayer matches no module of the model; did y
 says 2 "unknown option '-m': want --model" -m "$model"
 says 2 "unexpected argument '-z'" -z
 says 2 "unexpected argument 'scheme=W4A16': want --scheme=W4A16" "$model" scheme=W4A16
-says 2 "--format gguf: GGUF is not written" --format gguf
-says 2 "unknown option '--format': compressed-tensors is the one format" --format=auto_awq
+says 2 "--format gguf: the program does not write GGUF" --format gguf
+says 2 "unknown option '--format': the program writes only compressed-tensors" --format=auto_awq
 says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --scheme W4A16 --method awq
 for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
     says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o
@@ -68,9 +68,9 @@ kind "m: has no config.json, and holds GGUF files: want the checkpoint" a-q4.ggu
 kind "m: has no config.json, and is a repository in the Hub's cache: want --model ORG/NAME" snapshots/1/config.json
 kind "m: has no config.json, and has the layout of Mistral's or Meta's own programs" params.json consolidated.safetensors tekken.json
 kind "m: has no config.json, and is a pipeline of diffusers" model_index.json unet/config.json
-kind "nor model.safetensors.index.json, and has pickled weights, and loading these can run code" config.json pytorch_model.bin
-kind "nor model.safetensors.index.json, and has weights of TensorFlow" config.json tf_model.h5
-kind "m: has neither model.safetensors nor model.safetensors.index.json, wanted a model" config.json
+kind "no model.safetensors.index.json, and has pickled weights, and loading these can run code" config.json pytorch_model.bin
+kind "no model.safetensors.index.json, and has weights of TensorFlow" config.json tf_model.h5
+kind "m: has no model.safetensors and no model.safetensors.index.json, wanted a model" config.json
 kind "m: is a PEFT adapter (adapter_config.json)" adapter_config.json adapter_model.safetensors
 echo '{"base_model_name_or_path": "org/base"}' >m/adapter_config.json
 says 1 "m: is a PEFT adapter of org/base (adapter_config.json): want the merged model" --model m --scheme W4A16 --output o

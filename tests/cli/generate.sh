@@ -24,7 +24,7 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 # The message names the smallest budget that would be enough. With this budget, the run works, and
 # reads the weights again for each token.
 if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
-least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
 for more in 0 2; do
     budget=$((least + more))MiB
@@ -111,8 +111,8 @@ run() {
 answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
 if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
 [ ! -e asked ] || fail "there is an output"
-[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
-least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+[ "$SANITIZED" ] || grep -q 'because source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
+least=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps memory that the run has freed
 watch="$OSH_TOOLS/watch_memory watched" run --sample "$prompt" --host-memory "$least" || fail "$least: $(cat err)"
 read -r peak _ <watched

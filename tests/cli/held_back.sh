@@ -10,7 +10,7 @@ head -n 128 model/calibration.jsonl >all.jsonl
 job=(--model model --scheme W4A16 --group-size 32 --quality gptq --num-calibration-samples 128 --progress line)
 run() { "$ONESHOT" "${job[@]}" "$@" 2>err || fail "$*: $(cat err)"; }
 run --dataset model/calibration.jsonl --output out >said
-grep -q '^perplexity .* of the source .* %), KL ' said && tr -s ' \n' ' ' <said | grep -qF '11 tokens of row 129 of calibration.jsonl, which did not calibrate' ||
+grep -q '^perplexity .* of the source .* %), KL ' said && tr -s ' \n' ' ' <said | grep -qF '11 tokens of row 129 of calibration.jsonl, which were not used for calibration' ||
     fail "$(cat said)"
 tail -n 1 err | grep -q 'the output   seal' || fail "progress after the run: $(tail -n 3 err)"
 "$ONESHOT" eval --model out --reference model --dataset model/calibration.jsonl --splits 'rows[128:129]' --progress none --json >want
@@ -62,10 +62,10 @@ not() {
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"
     if grep -q '"evaluation"' no/oneshot-report.json; then fail "$*: an evaluation"; fi
 }
-not 'every row calibrates' --dataset all.jsonl
+not 'calibration uses every row' --dataset all.jsonl
 not 'the rows are shuffled' --dataset model/calibration.jsonl --shuffle-calibration-samples
 not '--splits selects the rows' --dataset model/calibration.jsonl --splits 'x[:128]'
-not 'several data sets calibrate' --dataset all.jsonl --dataset text.jsonl:0.02
+not 'calibration uses several data sets' --dataset all.jsonl --dataset text.jsonl:0.02
 # With sanitizers, the process has more memory than its plan says.
 if [ -z "$SANITIZED" ]; then
     least=$("$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl --json | sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p')

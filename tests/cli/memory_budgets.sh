@@ -53,12 +53,12 @@ least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' p
 # The smallest host memory includes an allowance of a quarter of a MiB, because the base (memory of
 # libraries) differs between processes.
 if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
-grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
+grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB is too small: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
 for kind in host device; do
     if "$ONESHOT" "${job[@]}" --output out --$kind-memory 1MiB 2>err; then fail "1 MiB of $kind memory is enough"; fi
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused run left something"
-    least=$(sed -n "s/.*smallest that would do is --$kind-memory \([0-9]*MiB\).*/\1/p" err)
+    least=$(sed -n "s/.*want at least --$kind-memory \([0-9]*MiB\).*/\1/p" err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
@@ -81,7 +81,7 @@ passes() {
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
-    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     grep -q "$of" err || fail "want '$of': $(cat err)"
     # The budget in the message is rounded up to MiB. It includes 256 KiB, because the next process
     # may need up to 256 KiB more.
@@ -97,11 +97,11 @@ passes() {
 plain=("${job[@]}")
 few=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 mixture=(--model mixture --dataset mixture/calibration.jsonl --threads 2)
-passes "smallest" "${few[@]}" --recipe Sparse.yaml
-passes "smallest" "${few[@]}" --recipe Wanda.yaml
+passes "want at least" "${few[@]}" --recipe Sparse.yaml
+passes "want at least" "${few[@]}" --recipe Wanda.yaml
 passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
-passes ", where " "${plain[@]}" --target-bits 4.5
-passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
+passes ", because " "${plain[@]}" --target-bits 4.5
+passes "want at least" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
 # If a run with --sequential-targets Linear needs a smaller budget, the message suggests this flag
 # and this budget.

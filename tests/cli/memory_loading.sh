@@ -92,7 +92,7 @@ wait $pid || code=$?
 for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear"; do
     asked=(plan "${job[@]}" --dataset line.txt $flags)
     if "$ONESHOT" "${asked[@]}" --host-memory 1MiB 2>err >got; then fail "1 MiB is enough: $flags"; fi
-    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
     for less in 2 4 8; do # the measured base may be wrong by up to 1 MiB

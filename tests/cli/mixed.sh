@@ -141,7 +141,7 @@ refused 'the dense tensors alone take' "${job[@]}" --target-size 1MB
 refused 'want --dataset' "${plain[@]}" --target-bits 4
 refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
 refused 'are not integers: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
-refused 'cannot be held' "${job[@]}" --target-bits 4 --host-memory 1MiB
+refused 'is too small' "${job[@]}" --target-bits 4 --host-memory 1MiB
 "$ONESHOT" plan --verbose "${job[@]}" --target-bits 4 >plan
 grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighed by gradients' plan || fail "$(cat plan)"
 "$ONESHOT" plan "${job[@]}" --target-bits 3.7 >plan

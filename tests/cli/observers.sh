@@ -12,7 +12,7 @@ same() { # argument: name; makes two more runs, one of them with the smallest bu
     if "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" --threads 3 --host-memory 4MiB 2>err >/dev/null; then
         echo "$1: 4 MiB are enough"; exit 1
     fi
-    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -z "$SANITIZED" ] || least=$((least + 1)) # a sanitizer's own memory differs between processes
     least=${least}MiB
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1" >/dev/null
@@ -60,11 +60,11 @@ want() { # arguments: message, flags
     grep -qE "$pattern" log || { echo "want /$pattern/:"; cat log; exit 1; }
 }
 want 'needs calibration data' --recipe rtn.yaml
-want 'observer mse is not served on a GPU.*--device cpu' --recipe static.yaml "${data[@]}" --device cuda
+want 'observer mse is not supported on a GPU.*--device cpu' --recipe static.yaml "${data[@]}" --device cuda
 recipe strict QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse, observer_kwargs: {strict: true}'
 want 'strict: true wants weights of strategy channel or group' --recipe strict.yaml "${data[@]}"
 recipe loose QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse'
 "$ONESHOT" --model "$model" --recipe loose.yaml --output loose --progress none >log 2>&1
-grep -q 'group_0.weights: observer imatrix_mse: input channels all weigh the same' log
+grep -q 'group_0.weights: observer imatrix_mse gives all input channels the same weight' log
 recipe both GPTQModifier "$group, observer: mse" $'      scale_search: mse\n'
 want 'scale_search and observer mse of group_0 both choose scales' --recipe both.yaml "${data[@]}"

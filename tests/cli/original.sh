@@ -52,7 +52,7 @@ same "$base" --device-memory "$least"
 if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 same "$linears" --sequential-targets Linear --mem-opt-level 2 --threads 1
 if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 MiB of host memory is enough"; fi
-host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+host=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ "$(run --host-memory "$host")" = "$base" ] || fail "--host-memory $host changes the bytes"
 
 # With two layers in a subgraph, the input of the first layer is the same in both models.

@@ -64,7 +64,7 @@ same killed want "kills"
 "$ONESHOT" generate plain --input-ids 1,2,3 --max-new-tokens 4 >log 2>&1 || fail "generate"
 
 # The message names the smallest budget that would be enough. The job works with this budget.
-refused 'smallest that would do' --model model --host-memory 1MiB
+refused 'want at least' --model model --host-memory 1MiB
 made --model model --output least --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 
 # Plan, report, README.md and manifest name the sizes.

@@ -77,7 +77,7 @@ plan deepseek ends --calib-passthrough slice --json | grep -A3 '"module": "model
 run deepseek percentiles seen.lwp
 run deepseek percentiles passed.lwp --calib-passthrough slice
 if cmp -s seen.lwp/model.safetensors passed.lwp/model.safetensors; then fail "o_proj's input is observed"; fi
-least=$(plan deepseek percentiles --calib-passthrough slice --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
+least=$(plan deepseek percentiles --calib-passthrough slice --host-memory 4MiB | sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p')
 ways=("--calib-cache disk --threads 1" "--calib-cache recompute --batch-size 3")
 # the plan does not count the memory of a sanitizer
 [ -n "$SANITIZED" ] || ways+=("--host-memory $least")

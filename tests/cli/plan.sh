@@ -83,7 +83,7 @@ fits() { # arguments: those of plan; checks the rows with scales and memory, and
     "$ONESHOT" plan "$@" >summary || fail "plan $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
         grep -q '^quantized  ' summary && grep -q '^memory  .* the smallest --host-memory is [0-9.]*MB$' summary &&
-        grep -Eq '^more       ([0-9]+ rows more: )?oneshot plan ... --verbose, or --json$' summary || fail "$*: $(cat summary)"
+        grep -Eq '^more       ([0-9]+ more rows: )?oneshot plan ... --verbose, or --json$' summary || fail "$*: $(cat summary)"
 }
 "$ONESHOT" --model "$model" --scheme FP8_BLOCK --progress none --output packed >/dev/null
 cp "$model/data/calibration.jsonl" "$(printf 'long%.0s' {1..40}).jsonl"
@@ -95,7 +95,7 @@ for source in "$model" packed; do
         fits "$source" --scheme $scheme --quality best "${mix[@]}" --tensor-parallel 2
         grep -q '^data sets  calibration.jsonl (70 %), evaluation.txt (30 %)$' summary || fail "no data sets: $(cat summary)"
         fits "$source" --scheme $scheme --quality best "${mix[@]}" --ranks 4 --ranks-per-node 2
-        grep -q '^ranks      4, 2 on a node' summary && grep -q '^more       [1-9] rows more' summary || fail "no ranks: $(cat summary)"
+        grep -q '^ranks      4, 2 on a node' summary && grep -q '^more       [1-9] more rows' summary || fail "no ranks: $(cat summary)"
         fits "$source" --scheme $scheme --quality gptq "${mix[@]}" --device-model rtx3060 --device-memory 200MB --tensor-parallel 2
         grep -q '^GPU .* of 12.9 GB; the smallest --device-memory is [0-9.]*MB$' summary || fail "no GPU: $(cat summary)"
     done

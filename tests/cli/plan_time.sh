@@ -33,7 +33,7 @@ large="plan --model model --scheme W4A16 --method gptq --ignore lm_head --device
     --num-calibration-samples 512 --max-seq-length 2048 --device-memory 14GiB"
 code=0
 "$ONESHOT" $large --verbose >plan 2>err || code=$?
-[ $code = 2 ] && grep -q 'smallest that would do is --device-memory 2.*MiB; --sum-groups 1 halves the bytes of Hessians' err ||
+[ $code = 2 ] && grep -q 'want at least --device-memory 2.*MiB; --sum-groups 1 halves the bytes of Hessians' err ||
     fail "two Hessians of 11.3 GB in 14 GiB: $code, $(cat err)"
 took=$( { time "$ONESHOT" $large --verbose --sum-groups 1 >plan; } 2>&1)
 echo "126 layers of 16,384: $took s of 2"

@@ -45,7 +45,7 @@ gptq --model fp8 --output d --threads 1 --batch-size 2
 same c d
 "$ONESHOT" verify d --model fp8 >log || fail "verify"
 "$ONESHOT" check-model fp8 >log || fail "check-model"
-grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
+grep -q '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$' log || fail "check-model says otherwise"
 
 # Tests a source of 6-bit floats, with four codes in three bytes.
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
@@ -66,7 +66,7 @@ grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"'
 
 # The message names the smallest budget that would be enough. The job works with this budget.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
-    refused 2 'smallest that would do' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
+    refused 2 'want at least' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
     least=$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
     one --model fp8 $how --output f --$least
     rm -r f
@@ -89,7 +89,7 @@ config other '{"quant_method": "fp8", "weight_block_size": [64, 128]}'
 refused 1 'weight_scale_inv has the shape .*, which does not fit blocks of .64, 128. in a weight' --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
-refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
+refused 1 'up_proj.weight is F8_E4M3, but its scale is missing' --model other --scheme W4A16 --output g
 
 # Codes of compressed-tensors with three dimensions are refused. No program writes such codes.
 cp -r a three

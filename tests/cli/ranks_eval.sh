@@ -54,7 +54,7 @@ done
 # message. The smallest budget in the message is enough.
 if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "2 MiB are enough"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
-least=$(grep -oE 'would do is --host-memory [0-9]+' log | grep -oE '[0-9]+$')
+least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
 start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "the smallest budget"
 "$ONESHOT" eval --model out "${data[@]}" >want 2>log
 cmp want got || fail "other figures with a budget"

@@ -90,7 +90,7 @@ echo "$killed of $kills runs were killed"
 want gptq big
 if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB"; fi
 grep -q 'while planning one of the 2 ranks that share the --host-memory of a node' log || fail "whose budget is too small"
-least=$(grep -oE 'would do is --host-memory [0-9]+' log | grep -oE '[0-9]+$')
+least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
 start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory $((2 * least))MiB >log 2>&1 || fail "the smallest budget"
 sent=$(grep -oE '[0-9]+ bytes were sent' out/oneshot.log | grep -oE '^[0-9]+')
 same out want.gptq.big "the smallest budget"

@@ -118,7 +118,7 @@ want = sorted(d["modules"], key=lambda m: -m["objective"])
 want = [[m["name"], "4", percent(m["objective"] / loss), percent(m["objective"] / m["nearest_objective"]), percent(m["relative_squared_error"])]
         for m in want]
 assert rows == want, (rows, want)
-assert f"The outputs of 28 modules lose {100 * loss / nearest:.1f}&nbsp;%" not in page, "the evaluation has not replaced the verdict"
+assert f"The loss at the outputs of 28 modules is {100 * loss / nearest:.1f}&nbsp;%" not in page, "the evaluation has not replaced the verdict"
 assert "<b>The output predicts almost the same as the source.</b>" in page
 for label in ["loss, rounded to nearest is 100 %", "dashed: rounded to nearest", "modules in the order of execution", "seconds", "subgraphs in order", "bytes in memory",
               "time since the start"]:

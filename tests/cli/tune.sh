@@ -103,8 +103,8 @@ refused() { # arguments: recipe text after GPTQModifier, part of the message, fl
     plan bad "${@:3}" >msg 2>&1 || code=$?
     [ $code -gt 0 ] && grep -qF -- "$2" msg || { cat msg; fail "not refused: $1"; }
 }
-refused 'scheme: W8A8, tune: 4' 'activations are rounded, and it does not model that'
-refused 'scheme: FP8_DYNAMIC, tune: 4' 'it does not model that'
+refused 'scheme: W8A8, tune: 4' 'it does not support quantized activations'
+refused 'scheme: FP8_DYNAMIC, tune: 4' 'it does not support quantized activations'
 refused 'scheme: W4A16, tune: fast' "tune 'fast': want a number of steps, or a map"
 refused 'scheme: W4A16, tune: {step: 4}' "tune has no 'step'"
 refused 'scheme: W4A16, tune: {steps: 4, rate: 3}' 'rate'

@@ -112,7 +112,7 @@ fault "a flipped bit in a copied tensor" rtn 'norm.weight: differs from byte 30 
 fault "a flipped bit in the embedding" gptq 'embed_tokens.weight: differs' edit f flip model.embed_tokens.weight 99999 6
 fault "a zeroed input scale" fp8 'input_scale is 0' edit f fill $q0.input_scale 0 2 0000
 fault "rows of noise for codes, GPTQ" gptq "squared error is [0-9.]* times that of rounding" edit f noise $up2.weight_packed 0 32768
-fault "twenty rows of noise, GPTQ" gptq "squared error of row .* and so of" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
+fault "twenty rows of noise, GPTQ" gptq "squared error of .* rows is larger" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
 fault "codes more than half of the range away, GPTQ" solved8 'the error of row .*, column .* scales' edit f fill $q0.weight 70 8 8080808080808080
 fault "a wrong shape" rtn "has another shape" edit f shape $q0.weight_packed 32 256
 fault "a scale that lost a dimension" rtn "has another shape" edit f shape $q0.weight_scale 512
@@ -153,8 +153,8 @@ fault "a recipe of another run" rtn 'num_bits: is 4, wanted 8' stale
 fault "no recipe" rtn 'recipe.yaml: is not there' rm f/recipe.yaml
 fault "another tokenizer" rtn 'tokenizer.json: has' sed -i '0,/the/s//teh/' f/tokenizer.json
 fault "no tokenizer" gptq 'tokenizer_config.json: is not there' rm f/tokenizer_config.json
-fault "a file that nobody wrote" rtn 'modeling_odd.py: is neither in the plan nor in the manifest' touch f/modeling_odd.py
-fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in the manifest' mkdir f/remote
+fault "a file that nobody wrote" rtn 'modeling_odd.py: is not in the plan and not in the manifest' touch f/modeling_odd.py
+fault "a directory that nobody made" rtn 'remote: is not in the plan and not in the manifest' mkdir f/remote
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"

@@ -40,4 +40,4 @@ done
 # A GPU whose memory is exactly the budget is enough, because all memory is allocated in the arena.
 [ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
-grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"
+grep -q 'want at least --device-memory' err || fail "$(cat err)"

@@ -36,7 +36,7 @@ assert sum(abs(c[n] / b[n] - 1) > 0.06 for n in a if a[n] and c[n] and ".experts
 P
 if "$PLAY" plan --model model --scheme FP8 --method gptq --dataset model/calibration.jsonl --device cuda \
     --moe-calibrate-all-experts false >err 2>&1; then fail "ranges of the inputs of experts"; fi
-grep -q 'observer of inputs with --moe-calibrate-all-experts false is not served on a GPU' err || fail "$(cat err)"
+grep -q 'observer of inputs with --moe-calibrate-all-experts false is not supported on a GPU' err || fail "$(cat err)"
 "$PLAY" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 want=$(sha256sum <gpu/model.safetensors)

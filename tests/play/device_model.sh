@@ -30,7 +30,7 @@ less rtx4090 rtx3060 observe
 less rtx4060 rtx3060 solve
 [ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
 "$ONESHOT" plan --verbose "${job[@]}" --device-model h200 >text
-grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
+grep -q '^planned for NVIDIA H200 SXM, with 141.4 of its 150.8 GB$' text && grep -q 'estimated from its data sheet, not measured' text || fail "$(cat text)"
 cat >pruned.yaml <<'Y'
 s_modifiers:
   WandaPruningModifier: {sparsity: 0.5, targets: ['re:.*layers.*']}
@@ -49,6 +49,6 @@ refused() { # arguments: part of the message, flags
 }
 refused 'device_model: want one of b200|h200|h100' plan "${job[@]}" --device-model h20
 refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
-refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
+refused 'want at least' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
 refused 'a run uses the GPU of the machine' "${job[@]}" --device-model h200 --output o
 [ ! -e o ] || fail "a refused run left something"

@@ -65,7 +65,7 @@ differ=$(cmp -l static.cuda/model.safetensors static.cpu/model.safetensors | wc 
 
 refused 1 'there is no GPU cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
 refused 2 'want cpu, cuda or cuda:N' "$PLAY" "${job[@]}" --output o --device gpu
-refused 2 'the GPU has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
+refused 2 'the GPU has [0-9]*MiB for the run: want at least' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
 refused 1 'bytes free.*wanted 67108864' env OSH_PLAY=memory=20000000 "$PLAY" "${job[@]}" --output o --device-memory 64MiB
-refused 2 'the smallest that would do is --device-memory' "$PLAY" "${job[@]}" --output o --device-memory 32MiB
+refused 2 'want at least --device-memory' "$PLAY" "${job[@]}" --output o --device-memory 32MiB
 [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "a refused run left something"

@@ -46,7 +46,7 @@ eval_on cuda --model W4A16 --reference saved --per-token got.npy >got
 cmp got want && cmp got.npy want.npy || fail "saved logits: other figures"
 code=0
 "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory 33MiB 2>err || code=$?
-least=$(sed -n 's/.*smallest that would do is --device-memory \([0-9]*\)MiB$/\1/p' err)
+least=$(sed -n 's/.*want at least --device-memory \([0-9]*\)MiB$/\1/p' err)
 [ $code = 2 ] && [ -n "$least" ] || fail "exit $code: $(cat err)"
 for how in "protect=1 order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     flags=()
@@ -54,13 +54,13 @@ for how in "protect=1 order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
     cmp got want && cmp got.npy want.npy || fail "$how: other figures"
 done
-on="rows rest on the GPU" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
+on="values between subgraphs are on the GPU" in="values between subgraphs are in host memory" ahead="the next subgraph's weights are read ahead"
 close=$(((least - 1) << 20)) # after the loop: a budget without room for the rows, 224 KiB
 until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
     [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
 if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
-host=$(sed -n 's/.*smallest that would do with this GPU is --host-memory \([0-9]*\)MiB$/\1/p' err)
+host=$(sed -n 's/.*too small for this GPU: want at least --host-memory \([0-9]*\)MiB$/\1/p' err)
 [ -n "$host" ] || fail "$(cat err)"
 while IFS=: read -r flags says; do
     eval_on cuda "${job[@]}" --per-token got.npy --log-level debug $flags >got 2>log
@@ -79,8 +79,8 @@ refused() { # arguments: exit code, part of the message, knobs, flags
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
-refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
-refused 2 'the GPU has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
+refused 2 "want at least --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
+refused 2 'the GPU has [0-9]*MiB for the run: want at least' "memory=$((540 << 20))" "${job[@]}"
 refused 1 'there is no GPU cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
 refused 1 'has lost the GPU' "fail=launch:40:719" "${job[@]}"

@@ -216,7 +216,7 @@ static void test_refused(void **state)
     fixture *f = *state;
     static const char index[] = "model.safetensors.index.json";
 
-    check_refused(f, OSH_E_IO, "has neither model.safetensors nor", index);
+    check_refused(f, OSH_E_IO, "has no model.safetensors and no", index);
     put_text(f, "model.safetensors", "no");
     check_refused(f, OSH_E_FORMAT, "model.safetensors: has 2 bytes", "");
     drop(f, "model.safetensors");

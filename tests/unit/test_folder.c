@@ -162,7 +162,7 @@ static void test_sequences_that_are_no_utf8(void **state)
         const char *holds;
     } bad[] = {
         {"x.txt", "{}\n\ncaf\xe9 b\n",
-         "/x.txt: byte 0xE9 in line 3, at byte 7 of the text, begins no"},
+         "/x.txt: byte 0xE9 in line 3, at byte 7 of the text, is not UTF-8"},
         {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends within a
                                                                   // character
         {"x.txt", "\xef\xbb\xbf\n\x80", ": byte 0x80 in line 2, at byte 4"},

@@ -397,7 +397,7 @@ static void broken_templates(void **state)
          "\"F\": {\"list\": \"architectures\", \"at\": 0, \"else\": 1}",
          "architectures[0] is not a number"},
         {"\"F\": \"intermediate_size\"", "\"F\": {\"list\": \"x\", \"at\": 0}",
-         "neither a number nor an expression"},
+         "want a number or an expression"},
         {"\"head\":", "\"flags\": {\"F\": {\"list\": \"x\", \"every\": \"D/3\"}}, \"head\":",
          "want a whole number from 1"},
         {"[\"F\", \"D\"]", "[\"F\", \"D/3\"]", "whole number"},

@@ -52,11 +52,11 @@ static void one_fate_each(void **state)
 
     f.plan.manifest.n_out = 3; // mtp.fc.weight has no fate
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
-                 "mtp.fc.weight is neither quantized nor");
+                 "mtp.fc.weight is not quantized and not");
     fixture_make(&f);
     f.plan.match.n_linears = 0; // q.weight has no fate
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
-                 "q.weight is neither");
+                 "q.weight is not quantized and not");
     fixture_make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
     f.plan.manifest.n_out = 5; // q.weight is quantized and copied

@@ -68,7 +68,7 @@ static void outcome_check(osh_ctx *cx, const char *name, const char *path, const
     if (kind == 2 && !rc) fail_msg("%s: planned", name);
     if (kind && !strstr(said.text, text))
         fail_msg("%s: '%s' does not hold '%s'", name, said.text, text);
-    if (kind == 0 && strstr(said.text, "decides nothing")) fail_msg("%s: '%s'", name, said.text);
+    if (kind == 0 && strstr(said.text, "has no effect")) fail_msg("%s: '%s'", name, said.text);
     if (kind == 2 && rc != OSH_E_USAGE && rc != OSH_E_UNSUPPORTED && rc != OSH_E_FORMAT)
         fail_msg("%s: %d", name, rc);
     count[kind]++;

@@ -259,7 +259,7 @@ static void test_parse_refuses(void **state)
          "transform_config: R3 has no head_dim"},
         {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
          "sparse-24-bitmask"},
-        {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
+        {"{\"config_groups\":{\"g\":3}}", "want an object or a list"},
         {"{\"config_groups\":{\"g\":{\"weights\":{}}}}", "has no targets"},
         {"{\"config_groups\":{\"g\":{\"targets\":[1],\"weights\":{}}}}", "not a string"},
         {"{\"config_groups\":{\"NVFP5\":[\"Linear\"]}}", "NVFP5"},

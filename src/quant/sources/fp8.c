@@ -174,8 +174,8 @@ static osh_status fp8_find(osh_ctx *cx, osh_source_module *q)
     if (!scale && !q->bare) OSH_TRY(osh_source_find_leaf(cx, &scale, q, ".", "scale"));
     if (!scale)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s is F8_E4M3, but there is neither %s%sscale_inv nor %s%sscale", codes->e->name,
-                 q->name, sep, q->name, sep);
+                 "%s is F8_E4M3, but its scale is missing: want %s%sscale_inv or %s%sscale",
+                 codes->e->name, q->name, sep, q->name, sep);
     if (other)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and %s", q->name, scale->e->name,
                  other->e->name);
