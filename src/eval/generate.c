@@ -281,7 +281,8 @@ done:
     return rc;
 }
 
-/* Opens the model and reads the prompt. Sets *load to the peak of host bytes meanwhile. */
+/* Opens the model and reads the prompt. Sets *load to the largest number of host
+ * bytes that were in use during this call. */
 static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt,
                                   int64_t *load)
 {

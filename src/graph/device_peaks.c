@@ -50,7 +50,7 @@ struct osh_device_peaks {
     const osh_exec_brought *in; // view
     bool grown;         // true if a block was allocated after the last step ACT_TOUCH
     /* n_slots: number of blocks in the list.
-     * routes: number of the block with the lists of the rows of the experts; -1: none. */
+     * routes: index of the block that lists the rows of each expert; -1: none. */
     int32_t n_slots, routes;
     osh_status failed;  // error in a callback that cannot return a status
     XXH128_hash_t hash; // hash of the steps of the last walk

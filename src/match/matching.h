@@ -46,9 +46,9 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
     int traversal;
     /* index of the first Linear that shares the global scale; -1: there is no global scale */
     int joint;
-    /* ranged[k]: index of a graph value; -1: none. The range of this value gives the static scales
-     * of the Linear's k-th observed value. The graph value is the observed value itself, or an
-     * earlier value from which an op that keeps ranges computes it (rewrite/passthrough.h). */
+    /* ranged[k]: index of the graph value whose range gives the static scales of the Linear's k-th
+     * observed value; -1: none. This is the observed value itself, or an earlier value: some ops
+     * compute a value with the same range as their input (rewrite/passthrough.h). */
     int ranged[OSH_RANGED];
     int64_t heads[OSH_RANGED]; // heads[k]: number of scales of the k-th observed value
     /* True if no modifier quantizes or prunes the Linear, so that its weight does not change. Such

@@ -1,7 +1,7 @@
-/* match.h - matches targets and ignores with module names and classes. Targets are tried in the
- * order of compressed-tensors (compressed_tensors/utils/match.py): first exact names, then regexes
- * (re:, Python's re.match), then classes. Targets of one kind are tried in the byte order of their
- * strings. */
+/* match.h - compares the lists `targets` and `ignore` with module names and classes. Targets are
+ * tried in the order of compressed-tensors (compressed_tensors/utils/match.py): first exact names,
+ * then regexes (re:, Python's re.match), then classes. Targets of one kind are tried in the byte
+ * order of their strings. */
 #ifndef OSH_MATCH_H
 #define OSH_MATCH_H
 #include "text/regex.h"

@@ -984,8 +984,8 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
         fail_msg("%s [%lld, %lld] %s, weights %s, on the GPU: NMSE %g, want %g", c->op,
                  (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,
                  tol);
-    /* All ops but linear give the bytes of each sample alone; linear multiplies all rows of a batch
-     * in one matrix multiplication. */
+    /* In all ops except linear, the bytes of a sample do not depend on the other samples of the
+     * batch. linear multiplies all rows of a batch in one matrix multiplication. */
     if (first.seqs.n > 1 && strcmp(c->op, "linear") && !osh_race_barrier) {
         run_alone_on(cx, d, op, &again);
         bool same = !memcmp(first.out.t.data, again.out.t.data, n);

@@ -3,10 +3,10 @@ Python."""
 
 import copy
 
-# The sizes of a template, such as "D". A row has the keys that the size has in the config.json of
-# many families, and the value of the size in the small model. The widths of weights are these
-# sizes, or products of them such as H * Dh. No two widths are equal, so each number has only one
-# meaning.
+# The sizes that templates name, such as "D". For each size, the row lists the keys of config.json
+# that give the size in many families, and the value of the size in the small model. The widths of
+# weights are these sizes, or products of them such as H * Dh. No two widths are equal, so each
+# number has only one meaning.
 SIZES = {
     "D": (("hidden_size", "n_embd", "d_model", "dim"), 130),
     "F": (("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 88),

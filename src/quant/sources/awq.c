@@ -214,7 +214,7 @@ static float nibble_of(uint32_t word, int64_t at) { return (float)(word >> at * 
 static osh_status awq_decode_row(osh_ctx *cx, awq_room *room, const osh_source_module *q,
                                  int64_t at, int64_t skip)
 {
-    /* gemm: position in a word of each of its 8 output features. */
+    /* gemm: a word has 8 output features; fields[k] is the position of feature k in the word. */
     static const int fields[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     osh_status rc = OSH_OK;
     const awq_config *c = *q->state;

@@ -66,8 +66,9 @@ __device__ static void solve_load_u(float (*to)[LD], const float *u, int64_t I, 
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-/* Views of the columns of one row, from the first column of a strip (WIDE columns) on: weights,
- * errors, and errors split into TF32 values. Consecutive columns are P elements apart. */
+/* Views of one row: its weights, its errors, and its errors split into TF32 values. The views begin
+ * at the first column of a strip, which has WIDE columns. Consecutive columns are P elements
+ * apart. */
 typedef struct row_columns {
     float *w, *err, *split;
     int64_t n, P;
