@@ -96,10 +96,10 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Frees a block of one of the functions above. Accepts NULL. */
 void osh_free(osh_ctx *cx, void *p);
-/* Memory classes, for budgets. The last call of osh_mem_use sets the class of all later allocations,
- * also of those in the chunks of osh_parallel_for. On a CPU, device memory is a part of
- * host memory. All numbers of bytes are "gross": they include the overhead of the allocator, and a
- * large block counts as whole pages. */
+/* Memory classes, for budgets. The last call of osh_mem_use sets the class of all later
+ * allocations, also of those in the chunks of osh_parallel_for. On a CPU, device memory is a part
+ * of host memory. All numbers of bytes are "gross": they include the overhead of the allocator, and
+ * a large block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 /* Sets the class of later allocations; returns the previous class. */
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
