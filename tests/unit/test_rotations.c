@@ -328,7 +328,7 @@ static void test_refused(void **state)
         {"deepseek_v2", "transform_type: random-matrix", "R2 cannot rotate the values"},
         {"llava", "", "has a tower whose outputs join the residual stream"},
         {"opt", "", "(positions) reads it"},
-        {"gpt_oss", "transform_type: random-hadamard", "is a part of a tensor that must not change"},
+        {"gpt_oss", "transform_type: random-hadamard", "a part of a tensor that must not change"},
         {"olmo2", "", "(linear) reads it"},
         {"llama_default", "QuIP ignore: []",
          "v acts on lm_head while the model runs, and no loader rotates the input"},
