@@ -11,7 +11,7 @@
 
 /* ---- matrices ---- */
 
-/* Returns the rotation matrix M or its transpose, [n, n]; own. Computes the matrix by rotating the
+/* Returns the rotation matrix M, or its transpose (own, [n, n]), which is computed by rotating the
  * unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
@@ -328,8 +328,7 @@ static void test_refused(void **state)
         {"deepseek_v2", "transform_type: random-matrix", "R2 cannot rotate the values"},
         {"llava", "", "has a tower whose outputs join the residual stream"},
         {"opt", "", "(positions) reads it"},
-        {"gpt_oss", "transform_type: random-hadamard",
-         "is a part of a tensor that must not change"},
+        {"gpt_oss", "transform_type: random-hadamard", "a part of a tensor that must not change"},
         {"olmo2", "", "(linear) reads it"},
         {"llama_default", "QuIP ignore: []",
          "v acts on lm_head while the model runs, and no loader rotates the input"},
