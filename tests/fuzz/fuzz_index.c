@@ -1,8 +1,9 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
  * If the bytes are refused, there must be a message. If they are accepted, the checkpoint must list
- * at least one tensor of the two shards, and no other tensor. Each listed tensor must have the
- * right shard and be readable. */
+ * at least one tensor of the two shards, and no other tensor. If it lists one tensor of a shard, it
+ * must list all tensors of this shard. Each listed tensor must have the right shard and be
+ * readable. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 
@@ -75,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             CHECK(!osh_checkpoint_read(cx, to, ck, t));
         }
         CHECK(found == ck->n_tensors && found > 0);
+        CHECK(!osh_checkpoint_find(ck, "x") == !osh_checkpoint_find(ck, "y"));
     }
     osh_checkpoint_close(cx, ck);
     fuzz_ctx_free(cx);
