@@ -134,12 +134,26 @@ static bool is_latent(const osh_graph *g, const osh_node *attention)
     return false;
 }
 
+/* True if the op alibi adds columns to the keys (ALiBi, position biases without rope). */
+static bool has_alibi(const osh_graph *g, const osh_node *attention)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!strcmp(g->nodes[i].op->name, "alibi") && g->nodes[i].out[0] == attention->in[1])
+            return true;
+    return false;
+}
+
 static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = n->attr;
     osh_linear *l = cache_reader(p, (int)(n - p->in->graph->nodes));
     const char *name = p->in->graph->modules[n->module].name;
+    if (has_alibi(p->in->graph, n))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "kv_cache_scheme: %s has ALiBi, whose scales are not supported: want no "
+                 "kv_cache_scheme",
+                 name);
     if (!l && is_latent(p->in->graph, n))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "kv_cache_scheme: %s computes keys and values from a latent. Caches hold the "

@@ -300,9 +300,61 @@ done:
     return rc;
 }
 
+const osh_linear *osh_match_embedding(const osh_matching *p, int scheme)
+{
+    osh_kinds kinds;
+    const char *why;
+    osh_kinds_init(&kinds, p->in->ck);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->scheme_index < 0 || (scheme >= 0 && l->scheme_index != scheme)) continue;
+        if (osh_kind_of(&kinds, l->name, strlen(l->name), l->O, l->I, &why) == OSH_KIND_EMBEDDING)
+            return l;
+    }
+    return NULL;
+}
+
+bool osh_vllm_embeds(const osh_linear *l)
+{
+    return !strcmp(l->format->name, "pack-quantized") && !l->scheme->inputs.present;
+}
+
+/* Looks for a quantized embedding. transformers 5.17 finds no member `weight` where it makes the
+ * module, and vLLM 0.32 has a method for packed integers only (CompressedTensorsEmbeddingWNA16Int).
+ */
+static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = osh_match_embedding(p, -1);
+    if (!l) goto done;
+    bool vllm = osh_vllm_embeds(l);
+    if (osh_target_is(p->in->opt, "transformers"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "transformers 5.17 does not load the embedding %s (%s): want it dense, or "
+                 "--target vllm",
+                 l->name, l->format->name);
+    if (osh_target_is(p->in->opt, "vllm") && !vllm)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "vLLM 0.32 does not load the embedding %s (%s): want it dense, or weight-only "
+                 "integers such as W8A16",
+                 l->name, l->format->name);
+    if (!vllm)
+        osh_log(cx, OSH_LOG_WARN,
+                "neither transformers 5.17 nor vLLM 0.32 loads the embedding %s (%s): want it "
+                "dense, or weight-only integers such as W8A16 for vLLM",
+                l->name, l->format->name);
+    else
+        osh_log(cx, osh_target_is(p->in->opt, "vllm") ? OSH_LOG_INFO : OSH_LOG_WARN,
+                "transformers 5.17 does not load the embedding %s (%s): load the output with vLLM",
+                l->name, l->format->name);
+done:
+    return rc;
+}
+
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
+    OSH_TRY(match_embedding(cx, p));
     int at = -1, warned = -1; // warned: index of the last scheme about which there was a warning
     const char *fault, *name;
     experts_loader of = experts_loader_of(p);
@@ -351,6 +403,9 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
     else if (fault)
         out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
+    else if (osh_match_embedding(p, (int)scheme))
+        out = osh_sprintf(cx, "%.*s; transformers 5.17 does not load embeddings",
+                          (int)(end - who), who);
     if (out != who) osh_free(cx, who);
     return out;
 }
