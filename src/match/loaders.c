@@ -319,34 +319,36 @@ bool osh_vllm_embeds(const osh_linear *l)
     return !strcmp(l->format->name, "pack-quantized") && !l->scheme->inputs.present;
 }
 
-/* Looks for a quantized embedding. transformers 5.17 finds no member `weight` where it makes the
- * module, and vLLM 0.32 has a method for packed integers only (CompressedTensorsEmbeddingWNA16Int).
- */
+bool osh_transformers_embeds(const osh_linear *l)
+{
+    return !strstr(l->format->name, "pack") && !l->scheme->inputs.present;
+}
+
+/* Looks for a quantized embedding. Where transformers 5.17 makes the module, it needs the member
+ * `weight`, which packed codes do not have. It would also quantize the inputs of the module, which
+ * are token ids. vLLM 0.32 has a method for packed integers only
+ * (CompressedTensorsEmbeddingWNA16Int). No embedding is loaded by both. */
 static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
 {
+    static const char *const engines[] = {"transformers", "vllm"};
     osh_status rc = OSH_OK;
     const osh_linear *l = osh_match_embedding(p, -1);
     if (!l) goto done;
-    bool vllm = osh_vllm_embeds(l);
-    if (osh_target_is(p->in->opt, "transformers"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "transformers 5.17 does not load the embedding %s (%s): want it dense, or "
-                 "--target vllm",
-                 l->name, l->format->name);
-    if (osh_target_is(p->in->opt, "vllm") && !vllm)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "vLLM 0.32 does not load the embedding %s (%s): want it dense, or weight-only "
-                 "integers such as W8A16",
-                 l->name, l->format->name);
-    if (!vllm)
-        osh_log(cx, OSH_LOG_WARN,
-                "neither transformers 5.17 nor vLLM 0.32 loads the embedding %s (%s): want it "
-                "dense, or weight-only integers such as W8A16 for vLLM",
-                l->name, l->format->name);
+    const bool loads[] = {osh_transformers_embeds(l), osh_vllm_embeds(l)};
+    const char *const names[] = {"transformers 5.17", "vLLM 0.32"};
+    const char *what = "want it dense, or weight-only integers (packed for vLLM, int-quantized for "
+                       "transformers)";
+    for (int i = 0; i < 2; i++)
+        if (osh_target_is(p->in->opt, engines[i]) && !loads[i])
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s does not load the embedding %s (%s): %s", names[i],
+                     l->name, l->format->name, what);
+    if (!loads[0] && !loads[1])
+        osh_log(cx, OSH_LOG_WARN, "neither %s nor %s loads the embedding %s (%s): %s", names[0],
+                names[1], l->name, l->format->name, what);
     else
-        osh_log(cx, osh_target_is(p->in->opt, "vllm") ? OSH_LOG_INFO : OSH_LOG_WARN,
-                "transformers 5.17 does not load the embedding %s (%s): load the output with vLLM",
-                l->name, l->format->name);
+        osh_log(cx, osh_target_is(p->in->opt, "both") ? OSH_LOG_WARN : OSH_LOG_INFO,
+                "%s does not load the embedding %s (%s): load the output with %s", names[loads[0]],
+                l->name, l->format->name, names[!loads[0]]);
 done:
     return rc;
 }
@@ -396,6 +398,7 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     char *who = osh_q_who_loads(cx, &p->schemes[scheme], stranger), *out = who; // own
     int at = -1;
     const char *fault, *name, *end = who ? strstr(who, "; transformers") : NULL;
+    const osh_linear *table;
     experts_loader of = experts_loader_of(p);
     do fault = fault_of(&at, p, at + 1, &of);
     while (fault && p->linears[at].scheme_index != (int)scheme);
@@ -403,7 +406,7 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
     else if (fault)
         out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
-    else if (osh_match_embedding(p, (int)scheme))
+    else if ((table = osh_match_embedding(p, (int)scheme)) && !osh_transformers_embeds(table))
         out = osh_sprintf(cx, "%.*s; transformers 5.17 does not load embeddings",
                           (int)(end - who), who);
     if (out != who) osh_free(cx, who);

@@ -238,7 +238,7 @@ static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *
         OSH_TRY(osh_buf_printf(cx, b,
                                "Transformers 5.17 %s %sexperts (such as `%s`), so use vLLM. ",
                                fault, the, name));
-    else if (table)
+    else if (table && !osh_transformers_embeds(table))
         OSH_TRY(osh_buf_printf(cx, b, "%s the embedding `%s`%s. ",
                                osh_vllm_embeds(table) ? "Transformers 5.17 does not load"
                                                       : "Neither vLLM nor transformers loads",

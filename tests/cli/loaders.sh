@@ -216,12 +216,12 @@ if "$ONESHOT" plan --model b --recipe kv.yaml --dataset b/calibration.jsonl >log
 grep -q 'self_attention has ALiBi' log || fail "$(cat log)"
 
 # transformers loads no quantized embedding, and vLLM loads only packed integers.
-warned() { # arguments: scheme, part of the warning, part of README.md
-    run --model q --scheme "$1" --group-size -1 --targets Embedding,Linear --ignore lm_head
+warned() { # arguments: scheme with flags, part of the warning, part of README.md
+    run --model q --scheme $1 --targets Embedding,Linear --ignore lm_head
     grep -q "^warning: $2.* the embedding model.embed_tokens" log && grep -q "$3 the embedding" out/README.md ||
         fail "$1: $(cat log out/README.md)"
 }
-warned W4A16 'transformers 5.17 does not load' 'Transformers 5.17 does not load'
+warned 'W4A16 --group-size -1' 'transformers 5.17 does not load' 'Transformers 5.17 does not load'
 "$ONESHOT" plan --model q --scheme W4A16 --group-size -1 --targets Embedding,Linear --ignore lm_head 2>&1 | tr -s ' \n' ' ' |
     grep -q 'transformers 5.17 does not load embeddings' || fail "the plan names transformers"
 warned FP8_DYNAMIC 'neither transformers 5.17 nor vLLM 0.32 loads' 'Neither vLLM nor transformers loads'
