@@ -314,27 +314,15 @@ const osh_linear *osh_match_embedding(const osh_matching *p, int scheme)
     return NULL;
 }
 
-bool osh_vllm_embeds(const osh_linear *l)
-{
-    return !strcmp(l->format->name, "pack-quantized") && !l->scheme->inputs.present;
-}
-
-bool osh_transformers_embeds(const osh_linear *l)
-{
-    return !strstr(l->format->name, "pack") && !l->scheme->inputs.present;
-}
-
-/* Looks for a quantized embedding. Where transformers 5.17 makes the module, it needs the member
- * `weight`, which packed codes do not have. It would also quantize the inputs of the module, which
- * are token ids. vLLM 0.32 has a method for packed integers only
- * (CompressedTensorsEmbeddingWNA16Int). No embedding is loaded by both. */
+/* Looks for a quantized embedding that an engine does not load. No embedding is loaded by both. */
 static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
 {
     static const char *const engines[] = {"transformers", "vllm"};
     osh_status rc = OSH_OK;
     const osh_linear *l = osh_match_embedding(p, -1);
     if (!l) goto done;
-    const bool loads[] = {osh_transformers_embeds(l), osh_vllm_embeds(l)};
+    const bool loads[] = {osh_q_transformers_embeds(l->scheme, l->format),
+                          osh_q_vllm_embeds(l->scheme, l->format)};
     const char *const names[] = {"transformers 5.17", "vLLM 0.32"};
     const char *what = "want it dense, or weight-only integers (packed for vLLM, int-quantized for "
                        "transformers)";
@@ -406,7 +394,8 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
     else if (fault)
         out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
-    else if ((table = osh_match_embedding(p, (int)scheme)) && !osh_transformers_embeds(table))
+    else if ((table = osh_match_embedding(p, (int)scheme)) &&
+             !osh_q_transformers_embeds(table->scheme, table->format))
         out = osh_sprintf(cx, "%.*s; transformers 5.17 does not load embeddings",
                           (int)(end - who), who);
     if (out != who) osh_free(cx, who);

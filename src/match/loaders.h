@@ -26,9 +26,6 @@ osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
 /* Returns the first embedding that has the scheme `scheme` of the output (< 0: any scheme), or
  * NULL. */
 const osh_linear *osh_match_embedding(const osh_matching *p, int scheme);
-/* True if vLLM 0.32 or transformers 5.17 loads this quantized embedding. */
-bool osh_vllm_embeds(const osh_linear *l);
-bool osh_transformers_embeds(const osh_linear *l);
 /* Looks for experts and embeddings that transformers does not load, or loads wrongly. With --target
  * transformers, they are an error. With --target vllm, the program logs a message of level info.
  * Otherwise it logs a warning. Must be called after the groups of the output have their names and
