@@ -343,7 +343,7 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
 }
 
 /* Finds the passes before and after the run, and the memory that they need. Called for a plan, for
- * a run with a budget, and for a run with --sample. */
+ * a run with a budget, and for a run with --sample or --eval. */
 static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
                               bool measured)
 {
@@ -368,7 +368,9 @@ static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bo
     }
     if (opt->eval) {
         // only rank 0 evaluates the output, so only rank 0 opens its GPU here
-        if (!osh_ranks_me(opt->ranks)) OSH_TRY(osh_evaluate_least(cx, &host, opt));
+        if (!osh_ranks_me(opt->ranks)) rc = osh_evaluate_least(cx, &host, opt);
+        if (rc) osh_note(cx, "checking before the run what --eval %s evaluates", opt->eval);
+        OSH_TRY(rc);
         OSH_TRY(osh_ranks_broadcast(cx, opt->ranks, &host, sizeof host, 0));
         if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);
         others_add(cx, o, host, of), of = NULL;
@@ -488,7 +490,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     }
     /* If the job has both a measurement and a choice of schemes, compress_measured fails below. */
     bool both = measured && chosen;
-    if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
+    /* With opt->eval, this also reads the data, and refuses what could not be evaluated later. */
+    bool ahead = opt->host_memory > 0 || opt->sample || opt->eval;
+    if (opt->model && opt->output && !both && ahead)
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else

@@ -148,6 +148,11 @@ static osh_status eval_load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_opt
                                .n_vocab = f->graph->n_vocab};
     OSH_TRY(osh_dataset_load_eval(
         cx, d, tok, &opt, &(osh_dataset_windows){o->first_window, o->max_windows, o->stride}));
+    bool scored = false;
+    for (int64_t i = 0; i < d->n; i++) scored |= d->offsets[i + 1] - d->offsets[i] > 1;
+    if (!scored)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
+                 o->dataset);
 done:
     osh_free(cx, path);
     osh_tokenizer_close(cx, tok);
@@ -405,9 +410,6 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
     if (o->sample && !others) OSH_TRY(answers_check(cx, o));
     OSH_TRY(eval_run(cx, &sc, &m, o));
     if (others) goto done; // rank 0 has the scores and prints them
-    if (!sc.n)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
-                 o->dataset);
     if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
     scores_end(&sc, &m);
     if (o->panel) OSH_TRY(scores_write_panel(cx, &sc, &m, o));

@@ -268,7 +268,9 @@ static const char no_name[] = "(no name)";
 
 int oneshot_profile_start(oneshot *o, const char *path)
 {
-    return o ? osh_profile_start(o->cx, path) : OSH_E_USAGE;
+    if (!o) return OSH_E_USAGE;
+    osh_error_clear(o->cx);
+    return osh_profile_start(o->cx, path);
 }
 void oneshot_profile_stop(oneshot *o)
 {

@@ -124,8 +124,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for multi-head latent attention (DeepSeek). Its values have fewer elements per head than its
- * keys, so a slice follows the attention. */
+/* True for multi-head latent attention (DeepSeek) and for ALiBi. Their values have fewer elements
+ * per head than their keys, so a slice follows the attention. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -142,8 +142,8 @@ static osh_status cache_attach(osh_ctx *cx, osh_matching *p, const osh_node *n)
     const char *name = p->in->graph->modules[n->module].name;
     if (!l && is_latent(p->in->graph, n))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "kv_cache_scheme: %s computes keys and values from a latent. Caches hold the "
-                 "latent, and its scales are not supported: want no kv_cache_scheme",
+                 "kv_cache_scheme: %s computes keys and values from a latent, or has ALiBi: scales "
+                 "of such caches are not supported, want no kv_cache_scheme",
                  name);
     if (!l)
         OSH_FAIL(

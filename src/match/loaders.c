@@ -300,9 +300,51 @@ done:
     return rc;
 }
 
+const osh_linear *osh_match_embedding(const osh_matching *p, int scheme)
+{
+    osh_kinds kinds;
+    const char *why;
+    osh_kinds_init(&kinds, p->in->ck);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->scheme_index < 0 || (scheme >= 0 && l->scheme_index != scheme)) continue;
+        if (osh_kind_of(&kinds, l->name, strlen(l->name), l->O, l->I, &why) == OSH_KIND_EMBEDDING)
+            return l;
+    }
+    return NULL;
+}
+
+/* Looks for a quantized embedding that an engine does not load. No embedding is loaded by both. */
+static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
+{
+    static const char *const engines[] = {"transformers", "vllm"};
+    osh_status rc = OSH_OK;
+    const osh_linear *l = osh_match_embedding(p, -1);
+    if (!l) goto done;
+    const bool loads[] = {osh_q_transformers_embeds(l->scheme, l->format),
+                          osh_q_vllm_embeds(l->scheme, l->format)};
+    const char *const names[] = {"transformers 5.17", "vLLM 0.32"};
+    const char *what = "want it dense, or weight-only integers (packed for vLLM, int-quantized for "
+                       "transformers)";
+    for (int i = 0; i < 2; i++)
+        if (osh_target_is(p->in->opt, engines[i]) && !loads[i])
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s does not load the embedding %s (%s): %s", names[i],
+                     l->name, l->format->name, what);
+    if (!loads[0] && !loads[1])
+        osh_log(cx, OSH_LOG_WARN, "neither %s nor %s loads the embedding %s (%s): %s", names[0],
+                names[1], l->name, l->format->name, what);
+    else
+        osh_log(cx, osh_target_is(p->in->opt, "both") ? OSH_LOG_WARN : OSH_LOG_INFO,
+                "%s does not load the embedding %s (%s): load the output with %s", names[loads[0]],
+                l->name, l->format->name, names[!loads[0]]);
+done:
+    return rc;
+}
+
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
+    OSH_TRY(match_embedding(cx, p));
     int at = -1, warned = -1; // warned: index of the last scheme about which there was a warning
     const char *fault, *name;
     experts_loader of = experts_loader_of(p);
@@ -344,6 +386,7 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     char *who = osh_q_who_loads(cx, &p->schemes[scheme], stranger), *out = who; // own
     int at = -1;
     const char *fault, *name, *end = who ? strstr(who, "; transformers") : NULL;
+    const osh_linear *table;
     experts_loader of = experts_loader_of(p);
     do fault = fault_of(&at, p, at + 1, &of);
     while (fault && p->linears[at].scheme_index != (int)scheme);
@@ -351,6 +394,10 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
     else if (fault)
         out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
+    else if ((table = osh_match_embedding(p, (int)scheme)) &&
+             !osh_q_transformers_embeds(table->scheme, table->format))
+        out = osh_sprintf(cx, "%.*s; transformers 5.17 does not load embeddings",
+                          (int)(end - who), who);
     if (out != who) osh_free(cx, who);
     return out;
 }

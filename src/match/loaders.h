@@ -1,4 +1,5 @@
-/* loaders.h - finds experts of an output that transformers or vLLM does not load correctly. */
+/* loaders.h - finds experts and embeddings of an output that transformers or vLLM does not load
+ * correctly. */
 #ifndef OSH_LOADERS_H
 #define OSH_LOADERS_H
 #include "match/matching.h"
@@ -23,13 +24,16 @@ osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **nam
 /* Fails if vLLM does not load some experts of the output. Also fails if --target-bits or
  * --target-size would measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
-/* Looks for experts that transformers does not load, or loads wrongly. With --target transformers,
- * such experts are an error. With --target vllm, the program logs a message of level info.
+/* Returns the first embedding that has the scheme `scheme` of the output (< 0: any scheme), or
+ * NULL. */
+const osh_linear *osh_match_embedding(const osh_matching *p, int scheme);
+/* Looks for experts and embeddings that transformers does not load, or loads wrongly. With --target
+ * transformers, they are an error. With --target vllm, the program logs a message of level info.
  * Otherwise it logs a warning. Must be called after the groups of the output have their names and
  * targets. */
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p);
 /* Returns a line (own) that names the engines that load scheme `scheme` of the output
- * (osh_q_who_loads). If transformers does not load experts with this scheme correctly, the line
- * says so. Returns NULL if out of memory. */
+ * (osh_q_who_loads). If transformers does not load experts or embeddings with this scheme
+ * correctly, the line says so. Returns NULL if out of memory. */
 char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, const char *stranger);
 #endif

@@ -21,6 +21,7 @@
 #include "base/number.h"
 #include "modifiers/survey.h"
 #include "quant/fusion.h"
+#include "quant/source.h"
 
 /* ---- units ---- */
 
@@ -303,8 +304,7 @@ osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, cons
         goto done;
     }
     for (int i = 0; i < p->match.n_linears; i++)
-        source += p->match.linears[i].O * p->match.linears[i].I *
-                  (int64_t)osh_dtype_bytes(p->match.linears[i].dtype);
+        source += osh_source_stored_bytes(p->in.source, p->match.linears[i].tensor);
     size_t n = strlen(o->target_size);
     if (n && o->target_size[n - 1] == 'x') {
         char *text = osh_sprintf(cx, "%.*s", (int)n - 1, o->target_size); // own

@@ -34,6 +34,9 @@ int osh_source_n_quantized(const osh_source *s);
 /* Returns the largest number of bytes of scratch for reading one quantized weight. It includes the
  * overhead of the allocator, but not the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
+/* Returns the number of bytes that a dense tensor of the checkpoint takes in the source. For a
+ * quantized weight, these are the bytes of its codes, scales and zero points. */
+int64_t osh_source_stored_bytes(const osh_source *s, int64_t tensor);
 /* Returns the scheme of the config group of a module (view). Returns NULL if the module is dense,
  * or if the checkpoint has no config groups. Sets *in_scale and *in_zero (views) to the stored
  * scale and zero point of static inputs, or to NULL. */

@@ -22,6 +22,23 @@ done:
     return rc;
 }
 
+int64_t osh_source_stored_bytes(const osh_source *s, int64_t tensor)
+{
+    const osh_ckpt_tensor *t = &s->ck->tensors[tensor];
+    /* For one of several experts in a tensor, this is the name of the tensor. */
+    const char *name = t->shard < 0 ? s->ck->virtuals[-1 - t->shard].e->name : "";
+    int64_t i, numel = 0, sum = 0;
+    osh_shape_numel(&numel, t->e->ndim, t->e->shape);
+    size_t n = osh_before_tail(name, ".weight");
+    bool coded = osh_map_get(s->by_name, name, strlen(name), &i) ||
+                 (n && osh_map_get(s->by_name, name, n, &i));
+    if (!coded) return numel * (int64_t)osh_dtype_bytes(t->e->dtype);
+    const osh_source_module *q = &s->mods[i];
+    for (int k = 0; k < q->n_leaves; k++)
+        if (q->parts[k].e) sum += q->parts[k].e->end - q->parts[k].e->begin;
+    return (int64_t)((double)sum * (double)numel / ((double)q->O * (double)q->I));
+}
+
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *sep, const char *leaf)
 {

@@ -12,6 +12,7 @@
 #include "match/loaders.h"
 #include "match/padding.h"
 #include "output/tuned.h"
+#include "quant/joint.h"
 #include "quant/source.h"
 #include "report/closing.h"
 #include "report/report_mix.h"
@@ -233,11 +234,18 @@ static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *
     int at = -1;
     const char *fault = osh_experts_fault(&at, m, 0), *name = fault ? m->linears[at].name : NULL;
     const char *the = fault ? "the " : "";
+    const osh_linear *table = osh_match_embedding(m, -1);
+    bool vllm = table && osh_q_vllm_embeds(table->scheme, table->format);
     if (!fault) OSH_TRY(osh_match_kept_experts(cx, &fault, &name, m));
     if (fault)
         OSH_TRY(osh_buf_printf(cx, b,
                                "Transformers 5.17 %s %sexperts (such as `%s`), so use vLLM. ",
                                fault, the, name));
+    else if (table && !osh_q_transformers_embeds(table->scheme, table->format))
+        OSH_TRY(osh_buf_printf(cx, b, "%s the embedding `%s`%s. ",
+                               vllm ? "Transformers 5.17 does not load"
+                                    : "Neither vLLM nor transformers loads",
+                               table->name, vllm ? ", so use vLLM" : ""));
     else
         OSH_TRY(osh_buf_printf(cx, b,
                                "Transformers loads it with the package compressed-tensors. "));

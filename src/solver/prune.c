@@ -32,6 +32,45 @@ float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
     return osh_f32_of_bits(prefix);
 }
 
+/* ---- equal magnitudes ---- */
+
+typedef struct cut { // numbers that become 0
+    float most;      // all magnitudes below this one become 0
+    int64_t n_equal; // number of magnitudes that equal `most`
+    int64_t n_zero;  // number of these that become 0
+    int64_t n_seen;  // number of these that cut_takes was called for
+} cut;
+
+/* Selects the k smallest magnitudes of the n numbers x (k from 1). All numbers with the largest
+ * selected magnitude become 0, as in LLM Compressor. But if these are too many (in a ternary
+ * weight, they are all numbers), only as many become 0 as are needed. */
+static cut cut_at(const float *x, int64_t n, int64_t k)
+{
+    int64_t less;
+    cut c = {.most = osh_kth(x, n, k - 1, &less)};
+    for (int64_t i = 0; i < n; i++) c.n_equal += fabsf(x[i]) == c.most;
+    bool everything = less + c.n_equal == n && k < n;
+    c.n_zero = everything || less + c.n_equal - k > n / 8 ? k - less : c.n_equal;
+    return c;
+}
+
+/* True if x becomes 0. Must be called once for each of the n numbers. Of the numbers that equal
+ * c->most, those that become 0 have about equal distances. */
+static bool cut_takes(cut *c, float x)
+{
+    if (fabsf(x) != c->most) return fabsf(x) < c->most;
+    int64_t i = c->n_seen++;
+    return (i + 1) * c->n_zero / c->n_equal > i * c->n_zero / c->n_equal;
+}
+
+float osh_prune_most(float *cost, int64_t n, int64_t k, bool few)
+{
+    cut c = cut_at(cost, n, k);
+    for (int64_t i = 0; few && i < n; i++)
+        if (cost[i] == c.most && !cut_takes(&c, cost[i])) cost[i] = INFINITY;
+    return c.most;
+}
+
 /* ---- SparseGPT ---- */
 
 static float prune_diag(const osh_prune_solve_args *a, int64_t i)
@@ -53,7 +92,7 @@ static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool 
 {
     osh_status rc = OSH_OK;
     float *cost = NULL; // own
-    int64_t n = a->O * cols, zeros = 0, less;
+    int64_t n = a->O * cols, zeros = 0;
     OSH_NEW(cx, cost, n);
     for (int64_t r = 0; r < a->O; r++)
         for (int64_t j = 0; j < cols; j++) {
@@ -62,7 +101,7 @@ static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool 
         }
     int64_t k = (int64_t)((double)n * a->sparsity);
     bool more = !a->keep || k > zeros;
-    float most = more ? osh_kth(cost, n, k < n ? k : n - 1, &less) : 0;
+    float most = more ? osh_prune_most(cost, n, k < n ? k + 1 : n, !a->u) : 0;
     for (int64_t r = 0; r < a->O; r++)
         for (int64_t j = 0; j < cols; j++)
             out[r * a->I + i1 + j] = more ? cost[r * cols + j] <= most : zero[r * a->I + i1 + j];
@@ -211,10 +250,10 @@ size_t osh_prune_rows_bytes(int64_t I, int n_threads)
 
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity)
 {
-    int64_t n = O * I, k = (int64_t)(sparsity * (double)n), less;
+    int64_t n = O * I, k = (int64_t)(sparsity * (double)n);
     if (k <= 0) return OSH_OK;
-    float most = osh_kth(w, n, k - 1, &less);
+    cut c = cut_at(w, n, k);
     for (int64_t i = 0; i < n; i++)
-        if (fabsf(w[i]) <= most) w[i] = 0;
+        if (cut_takes(&c, w[i])) w[i] = 0;
     return osh_check_interrupt(cx);
 }

@@ -24,7 +24,8 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
  * columns, as in GPTQ.
  * Without a pattern (n = 0): the weights of each block of columns, over all rows, are sorted by
  * cost. With `cols` columns in the block, the weights with sorted indices 0 to O * cols * sparsity
- * (inclusive) become 0.
+ * (inclusive) become 0, and the weights with equal costs, too. Without u, the rule of osh_prune_all
+ * applies to weights with equal costs.
  * With a pattern: n of each m weights of a row become 0. They are chosen when the loop over columns
  * reaches the first of the m weights. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
@@ -62,10 +63,15 @@ osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O,
                           osh_prune_share share);
 /* Returns the number of bytes of scratch of osh_prune_rows. */
 size_t osh_prune_rows_bytes(int64_t I, int n_threads);
-/* Sets weights to 0, in place. These are all weights whose magnitude is at most the k-th smallest
- * magnitude of the whole weight (k from 0). k is `floor(O * I * sparsity)`. */
+/* Sets the `floor(O * I * sparsity)` weights with the smallest magnitudes to 0, in place. Other
+ * weights may have the same magnitude as the largest of these weights. They become 0, too, unless
+ * they are more than an eighth of all weights, or no weight would remain. */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
+/* Returns the largest of the k smallest costs (k from 1) of the n weights of a block. The weights
+ * with at most this cost become 0. If `few` is true and osh_prune_all would not clear all weights
+ * with this cost, sets the costs of the remaining ones to infinity. */
+float osh_prune_most(float *cost, int64_t n, int64_t k, bool few);
 /* Returns the k-th smallest magnitude (k from 0) of the n numbers x. Sets *less to the number of
  * magnitudes below the result. */
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less);

@@ -196,3 +196,36 @@ verify q
 tiny deepseek_v2 d
 if "$ONESHOT" plan --model d --recipe kv.yaml --dataset d/calibration.jsonl >log 2>&1; then fail "scales of a latent"; fi
 grep -q 'computes keys and values from a latent' log || fail "$(cat log)"
+mkdir b # BLOOM has ALiBi
+PYTHONPATH=$OSH_SOURCE_DIR/tests/tools python3 - <<'P'
+import json, pathlib
+from tensors import write
+json.dump({"architectures": ["BloomForCausalLM"], "model_type": "bloom", "dtype": "bfloat16", "hidden_size": 64, "n_head": 4, "n_layer": 1,
+           "vocab_size": 48, "tie_word_embeddings": True}, open("b/config.json", "w"))
+json.dump({"input_ids": [1, 2, 3]}, open("b/calibration.jsonl", "w"))
+shapes = {"word_embeddings.weight": [48, 64]}
+for name in ("word_embeddings_layernorm", "h.0.input_layernorm", "h.0.post_attention_layernorm", "ln_f"):
+    shapes[name + ".weight"] = shapes[name + ".bias"] = [64]
+for name, o, i in (("self_attention.query_key_value", 192, 64), ("self_attention.dense", 64, 64), ("mlp.dense_h_to_4h", 256, 64),
+                   ("mlp.dense_4h_to_h", 64, 256)):
+    shapes[f"h.0.{name}.weight"], shapes[f"h.0.{name}.bias"] = [o, i], [o]
+size = lambda s: 2 * s[0] * (s + [1])[1]
+write(pathlib.Path("b/model.safetensors"), {"transformer." + n: ("BF16", s, bytes(size(s))) for n, s in shapes.items()})
+P
+if "$ONESHOT" plan --model b --recipe kv.yaml --dataset b/calibration.jsonl >log 2>&1; then fail "scales of ALiBi"; fi
+grep -q 'self_attention computes .* or has ALiBi' log || fail "$(cat log)"
+
+# transformers loads no quantized embedding, and vLLM loads only packed integers.
+warned() { # arguments: scheme with flags, part of the warning, part of README.md
+    run --model q --scheme $1 --targets Embedding,Linear --ignore lm_head
+    grep -q "^warning: $2.* the embedding model.embed_tokens" log && grep -q "$3 the embedding" out/README.md ||
+        fail "$1: $(cat log out/README.md)"
+}
+warned 'W4A16 --group-size -1' 'transformers 5.17 does not load' 'Transformers 5.17 does not load'
+"$ONESHOT" plan --model q --scheme W4A16 --group-size -1 --targets Embedding,Linear --ignore lm_head 2>&1 | tr -s ' \n' ' ' |
+    grep -q 'transformers 5.17 does not load embeddings' || fail "the plan names transformers"
+warned FP8_DYNAMIC 'neither transformers 5.17 nor vLLM 0.32 loads' 'Neither vLLM nor transformers loads'
+for engine in vllm transformers; do
+    if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --targets Embedding --target $engine >log 2>&1; then fail "$engine"; fi
+    grep -q 'does not load the embedding model.embed_tokens (float-quantized)' log || fail "$(cat log)"
+done

@@ -69,6 +69,18 @@ done
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
 # the target is for the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
+# The share of a quantized source is that of its codes and scales.
+again=(--model share --scheme W4A16 --group-size 64 --quality gptq --progress none "${data[@]}" --threads 1)
+"$ONESHOT" "${again[@]}" --target-size 0.9x --output again >/dev/null
+python3 - share again <<'P'
+import json, struct, sys
+def taken(folder):
+    with open(folder + "/model.safetensors", "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    ends = (".weight_packed", ".weight_scale", ".weight_shape")
+    return sum(t["data_offsets"][1] - t["data_offsets"][0] for n, t in head.items() if n.endswith(ends))
+assert 0.8 < taken(sys.argv[2]) / taken(sys.argv[1]) <= 0.9, (taken(sys.argv[2]), taken(sys.argv[1]))
+P
 cat >recipe.yaml <<'R'
 default_stage:
   default_modifiers:
@@ -137,6 +149,7 @@ refused() { # arguments: part of the message, then the arguments of oneshot
 refused 'exclude each other' "${job[@]}" --target-bits 4 --target-size 0.3x
 refused 'want bytes, such as' "${job[@]}" --target-size little
 refused 'want a share above 0' "${job[@]}" --target-size 2x
+refused 'with the fewest bits of each module they take' "${again[@]}" --target-size 0.3x
 refused 'the dense tensors alone take' "${job[@]}" --target-size 1MB
 refused 'want --dataset' "${plain[@]}" --target-bits 4
 refused 'with the fewest bits' "${job[@]}" --target-bits 2.1

@@ -93,6 +93,18 @@ cmp before.json run/oneshot-report.json
 code=0
 "$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
+# The program refuses data and models that it cannot evaluate, before the run.
+too_early() { # arguments: part of the message, model, data
+    code=0
+    "$ONESHOT" --model "$2" --scheme W4A16 --output none --progress none --eval "$3" >/dev/null 2>err || code=$?
+    [ $code != 0 ] && grep -q -- "$1.*while checking before the run what --eval" err && [ -z "$(ls -d none* 2>/dev/null)" ] ||
+        { echo "$1: $code $(ls -d none*) $(cat err)"; exit 1; }
+}
+printf 'a\0b\n' >nul.txt
+echo '{"input_ids": [5]}' >single.jsonl
+too_early 'a NUL in line 1' "$model" nul.txt
+too_early 'no token can be scored' "$model" single.jsonl
+too_early 'architecture Unheard is not known' src text.txt
 # the page has the data of the run. It lists the loss of each layer relative to rounding to nearest,
 # the largest first.
 python3 - <<'P'

@@ -244,6 +244,43 @@ static void test_rows(void **state)
     osh_ctx_free(cx);
 }
 
+/* Most magnitudes of a ternary or binary weight are equal. A share of them becomes 0, in all rows,
+ * and not the whole weight. SparseGPT does the same if it prunes by magnitude. */
+static void test_equal_magnitudes(void **state)
+{
+    (void)state;
+    if (gpu_alone()) return;
+    enum { O = 8, I = 24 };
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), 0);
+    for (int way = 0; way < 8; way++) {
+        double sparsity = way & 4 ? 0.95 : 0.5;
+        float w[O * I];
+        double loss[O] = {0};
+        for (int i = 0; i < O * I; i++)
+            w[i] = (way & 1) && i % 3 == 0 ? 0 : i % 2 ? -0.5f : 0.5f;
+        if (way & 2)
+            assert_int_equal(osh_prune_solve(cx, &(osh_prune_solve_args){.w = w,
+                                                                         .O = O,
+                                                                         .I = I,
+                                                                         .block_size = I,
+                                                                         .sparsity = sparsity,
+                                                                         .loss = loss}),
+                             OSH_OK);
+        else assert_int_equal(osh_prune_all(cx, w, O, I, sparsity), OSH_OK);
+        int zeros = 0, want = (int)(O * I * sparsity) + (way & 2 ? 1 : 0);
+        for (int r = 0; r < O; r++) {
+            int in_row = 0;
+            for (int i = 0; i < I; i++) in_row += w[r * I + i] == 0;
+            if (abs(in_row - (int)(I * sparsity)) > 1)
+                fail_msg("way %d, row %d: %d zeros", way, r, in_row);
+            zeros += in_row;
+        }
+        assert_int_equal(zeros, want);
+    }
+    osh_ctx_free(cx);
+}
+
 static int by_value(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
@@ -322,7 +359,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_solve), cmocka_unit_test(test_solve_on_gpu),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_kth), cmocka_unit_test(test_keep_zeros)};
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_equal_magnitudes),
+        cmocka_unit_test(test_kth), cmocka_unit_test(test_keep_zeros)};
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

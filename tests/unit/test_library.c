@@ -229,6 +229,20 @@ static void test_null(void **state)
     oneshot_profile_stop(s->o);
 }
 
+/* The message of a failed start does not contain those of earlier failures. */
+static void test_profile_again(void **state)
+{
+    seen *s = *state;
+    char first[256];
+    assert_int_equal(oneshot_profile_start(s->o, "/nowhere/p.yaml"), ONESHOT_E_IO);
+    snprintf(first, sizeof first, "%s", oneshot_error(s->o));
+    assert_int_equal(oneshot_profile_start(s->o, "/nowhere/p.yaml"), ONESHOT_E_IO);
+    assert_string_equal(oneshot_error(s->o), first);
+    assert_int_equal(oneshot_profile_start(s->o, NULL), ONESHOT_OK);
+    assert_string_equal(oneshot_error(s->o), "");
+    oneshot_profile_stop(s->o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +252,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_jobs, begin, end),
         cmocka_unit_test_setup_teardown(test_warning, begin, end),
         cmocka_unit_test_setup_teardown(test_null, begin, end),
+        cmocka_unit_test_setup_teardown(test_profile_again, begin, end),
     };
     if (!mkdtemp(dir)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,7 +222,7 @@ osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
     prune_job j = {.a = a, .room = osh_min64(a->block_size, a->I) * TILE_ROWS, .more = true};
-    int64_t tiles = osh_div_up(a->O, TILE_ROWS), less;
+    int64_t tiles = osh_div_up(a->O, TILE_ROWS);
     OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, j.cost, a->O * osh_min64(a->block_size, a->I));
     OSH_NEW(cx, j.zeros, tiles);
@@ -240,7 +240,7 @@ osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a)
             OSH_TRY(osh_parallel_for(cx, tiles, prune_cost_chunk, &j));
             for (int64_t t = 0; t < tiles; t++) zeros += j.zeros[t];
             j.more = !a->keep || k > zeros;
-            j.most = j.more ? osh_kth(j.cost, n, k < n ? k : n - 1, &less) : 0;
+            j.most = j.more ? osh_prune_most(j.cost, n, k < n ? k + 1 : n, !a->u) : 0;
         }
         OSH_TRY(osh_parallel_for(cx, tiles, prune_solve_tile, &j));
     }
