@@ -147,6 +147,12 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
 /* Counts the weights of range r that the step loads, and allocates their simulated GPU memory. */
 osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 
+/* ---- simulate_pass.c ---- */
+
+/* Counts the bytes of running the nodes of the step for all batches, and changes the values in the
+ * activation store as the step does. */
+osh_status osh_sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st);
+
 /* ---- simulate_solve.c ---- */
 
 /* Counts the bytes of osh_run_solve. A call solves the Linears with the same input and the same
