@@ -16,7 +16,7 @@
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "rewrite/folds.h"
-#include "budget/refuse.h"
+#include "budget/memory.h"
 #include "match/paths.h"
 #include "plan/division.h"
 #include "plan/traversals.h"

@@ -1,7 +1,8 @@
 /* memory_rest.c - computes the memory outside of visits. (A visit is the work on one subgraph.)
  * base_bytes is the memory of libraries and threads, and of lists and blocks that exist during the
  * whole run. The rest is the memory of work before and after visits: copying tensors, rounding
- * Linears without data in bands of rows or as whole weights, and tuning. */
+ * Linears without data in bands of rows or as whole weights, and tuning. Some of these bytes are
+ * not allocated by the program, so the limit of its allocations is lower than the budget. */
 #include "budget/memory_rest.h"
 
 #include "base/file.h"
@@ -273,4 +274,15 @@ done:
 size_t osh_memory_counted(const osh_budget *p)
 {
     return (size_t)(p->memory.peak.host - p->memory.uncounted) - LISTS_BYTES;
+}
+
+void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
+{
+    const osh_memory *m = &p->memory;
+    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++)
+        osh_container_read_direct(p->in->ck->shards[s]);
+    if (p->in->opt->device_memory > 0 && !p->in->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
+    if (p->in->opt->host_memory > 0)
+        osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->in->opt->host_memory - m->uncounted));
 }
