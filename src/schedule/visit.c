@@ -68,7 +68,7 @@ static osh_status walk_round(osh_ctx *cx, osh_visit_walk *w, int next)
     osh_visit_choose_nodes(w);
     osh_step s = osh_visit_make_step(w, w->r.first, w->r.n_nodes, w->stats);
     for (int x = w->r.v0; x < w->r.v1; x++) {
-        bool after = osh_visit_lists(w->r.live_out, w->r.n_live_out, x) || w->target[x];
+        bool after = osh_visit_has(w->r.live_out, w->r.n_live_out, x) || w->target[x];
         w->out[x] = outputs && after && osh_visit_runs(w, w->g->values[x].producer) &&
                     (w->r.merged || osh_visit_is_original(w, x));
         w->consume[x] =
@@ -94,7 +94,7 @@ static osh_status walk_original(osh_ctx *cx, osh_visit_walk *w)
     osh_visit_choose_nodes(w);
     osh_step s = osh_visit_make_step(w, w->r.first, w->r.n_nodes, NULL);
     for (int x = w->r.v0; x < w->r.v1; x++) {
-        bool after = osh_visit_lists(w->r.live_out, w->r.n_live_out, x);
+        bool after = osh_visit_has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && osh_visit_runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after && osh_visit_is_original(w, x);
     }
@@ -117,7 +117,7 @@ static osh_status walk_propagate(osh_ctx *cx, osh_visit_walk *w)
     // if the mixed values are inputs of this step, the store may free them after the step
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
-        bool after = osh_visit_lists(w->r.live_out, w->r.n_live_out, x);
+        bool after = osh_visit_has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && osh_visit_runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after;
     }
@@ -208,8 +208,8 @@ static void walk_choose_kept(osh_visit_walk *w, int end, bool first_way)
     // true if a second pass over the range follows, with the solved weights
     bool twice = first_way && w->r.propagate && !w->r.merged;
     for (int v = w->r.v0; v < w->r.v1; v++) {
-        bool after = osh_visit_lists(w->r.live_out, w->r.n_live_out, v),
-             before = osh_visit_lists(w->r.live_in, w->r.n_live_in, v);
+        bool after = osh_visit_has(w->r.live_out, w->r.n_live_out, v),
+             before = osh_visit_has(w->r.live_in, w->r.n_live_in, v);
         bool made = w->g->values[v].producer >= w->r.first,
              again = twice && !osh_visit_is_original(w, v);
         w->keep[v] = osh_visit_reads_from(w, end, v) ||
@@ -304,8 +304,8 @@ static void walk_choose_kept_folding(osh_visit_walk *w, int end)
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool before = w->g->values[v].producer < w->r.first;
         w->keep[v] = osh_visit_reads_from(w, end, v) ||
-                     (before && (osh_visit_lists(w->r.live_in, w->r.n_live_in, v) ||
-                                 osh_visit_lists(w->r.live_out, w->r.n_live_out, v)));
+                     (before && (osh_visit_has(w->r.live_in, w->r.n_live_in, v) ||
+                                 osh_visit_has(w->r.live_out, w->r.n_live_out, v)));
     }
 }
 

@@ -46,7 +46,7 @@ void osh_visit_deinit(osh_ctx *cx, osh_visit_walk *w)
     osh_free(cx, w->last);
 }
 
-bool osh_visit_lists(const int *list, int n, int v)
+bool osh_visit_has(const int *list, int n, int v)
 {
     for (int i = 0; i < n; i++)
         if (list[i] == v) return true;

@@ -54,7 +54,7 @@ static inline int osh_visit_observed(const osh_visit_walk *w, int v)
 }
 
 void osh_visit_clear(const osh_visit_walk *w, bool *values); // sets values of the range to false
-bool osh_visit_lists(const int *list, int n, int v); // true if the list of n numbers contains v
+bool osh_visit_has(const int *list, int n, int v); // true if the list of n numbers contains v
 bool osh_visit_runs(const osh_visit_walk *w, int node); // node: index in the graph
 /* If a GPU computes value v only for the rows that are routed to its expert, returns the router's
  * output that lists these rows. Otherwise returns -1. */
