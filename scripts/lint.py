@@ -364,8 +364,8 @@ KIND_FILES = {
     "type->quantizer": set(),
     "type->learner": {"src/run/block.c"},
     "type->pruner": {"src/match/pruned.c", "src/eval/owl.c"},
-    "type->transform": {"src/rewrite/folds.c", "src/rewrite/fold_rules.c", "src/run/folds.c",
-                        "src/budget/simulate_bytes.c"},
+    "type->transform": {"src/rewrite/folds.c", "src/rewrite/fold_add.c", "src/rewrite/fold_rules.c",
+                        "src/run/folds.c", "src/budget/simulate_bytes.c"},
     "type->rewriter": set(),
     "osh_rotate_of": {"src/rewrite/rotations.c"},
     "osh_reap_of": {"src/rewrite/experts.c"},
@@ -385,6 +385,7 @@ def check_kinds(here, code, wrong):
 OP_NAME = re.compile(r'\bosh_op_find\(|\bstrcmp\([^;]*\bop->name')
 OP_NAME_FILES = {
     "src/graph/build.c",  # names of ops in templates
+    "src/graph/build_nodes.c",  # names of ops in templates
     "src/rewrite/passthrough.c",  # names of --calib-passthrough
 }
 

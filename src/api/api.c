@@ -7,6 +7,7 @@
 #include "api/largest.h"
 #include "api/measured.h"
 #include "api/mixed.h"
+#include "api/others.h"
 #include "api/sample.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -15,7 +16,7 @@
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "rewrite/folds.h"
-#include "budget/refuse.h"
+#include "budget/memory.h"
 #include "match/paths.h"
 #include "plan/division.h"
 #include "plan/traversals.h"
@@ -318,71 +319,9 @@ done:
     return rc;
 }
 
-/* Options of a job, and the host memory that the passes before and after the run need. These passes
- * are survey, measurement and evaluation. A plan with the options `opt` fails if the budget is too
- * small for any of these passes. */
-typedef struct others {
-    /* A copy of the job's options; its pointers are views. Two members differ from those of the
-     * job: `others` describes the pass that needs the most host memory, and `others_host` is the
-     * number of bytes that this pass needs. */
-    osh_options opt;
-    char *of;        // own: text of opt.others
-} others;
-
-static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
-
-/* Adds a pass (such as the survey) that needs `host` bytes of host memory. Takes ownership of `of`,
- * the name of the pass. */
-static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
-{
-    if (host > o->opt.others_host) {
-        osh_free(cx, o->of);
-        o->opt.others_host = host, o->opt.others = o->of = of, of = NULL;
-    }
-    osh_free(cx, of);
-}
-
-/* Finds the passes before and after the run, and the memory that they need. Called for a plan, for
- * a run with a budget, and for a run with --sample or --eval. */
-static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
-                              bool measured)
-{
-    osh_status rc = OSH_OK;
-    int64_t host = 0;
-    char *of = NULL; // own
-    *o = (others){.opt = *opt};
-    if (opt->only_largest_layer) goto done;
-    if (chosen) {
-        OSH_TRY(osh_choice_least(cx, &host, &of, opt));
-        others_add(cx, o, host, of), of = NULL;
-    }
-    if (measured) {
-        OSH_TRY(osh_measure_least(cx, &host, &of, opt));
-        others_add(cx, o, host, of), of = NULL;
-    }
-    if (opt->sample) {
-        OSH_TRY(osh_sample_least(cx, &host, opt));
-        if (!(of = osh_strdup(cx, "source and output answer --sample after the run")))
-            OSH_TRY(OSH_E_NOMEM);
-        others_add(cx, o, host, of), of = NULL;
-    }
-    if (opt->eval) {
-        // only rank 0 evaluates the output, so only rank 0 opens its GPU here
-        if (!osh_ranks_me(opt->ranks)) rc = osh_evaluate_least(cx, &host, opt);
-        if (rc) osh_note(cx, "checking before the run what --eval %s evaluates", opt->eval);
-        OSH_TRY(rc);
-        OSH_TRY(osh_ranks_broadcast(cx, opt->ranks, &host, sizeof host, 0));
-        if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);
-        others_add(cx, o, host, of), of = NULL;
-    }
-done:
-    osh_free(cx, of);
-    return rc;
-}
-
-/* Fails if the budget is too small for the run or for a pass before or after the run (struct
- * others). Called before the first of these passes. Plans the run as if the recipe already had the
- * results of the passes. */
+/* Fails if the budget is too small for the run or for a pass before or after the run (osh_others).
+ * Called before the first of these passes. Plans the run as if the recipe already had the results
+ * of the passes. */
 static osh_status check_run(osh_ctx *cx, const osh_options *opt)
 {
     osh_plan *p = NULL; // own
@@ -474,7 +413,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     osh_held_back held = {.host = 0};
     osh_options mine = *given, *opt = &mine; // views
     if (given->ranks) options_of_rank(opt);
-    others o = {.opt = *opt}; // own
+    osh_others o = {.opt = *opt}; // own
     osh_buf next;             // own
     osh_buf_init(&next, 0);
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
@@ -493,7 +432,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     /* With opt->eval, this also reads the data, and refuses what could not be evaluated later. */
     bool ahead = opt->host_memory > 0 || opt->sample || opt->eval;
     if (opt->model && opt->output && !both && ahead)
-        OSH_TRY(others_find(cx, &o, opt, chosen, measured));
+        OSH_TRY(osh_others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
@@ -507,7 +446,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     if (sink && next.len) sink(user, next.data, next.len);
 done:
     osh_buf_deinit(cx, &next);
-    others_deinit(cx, &o);
+    osh_others_deinit(cx, &o);
     return rc;
 }
 
@@ -518,7 +457,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, v
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     osh_held_back held = {.host = 0};
-    others o = {.opt = *opt}; // own
+    osh_others o = {.opt = *opt}; // own
     OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     if (opt->ranks_per_node > opt->n_ranks)
@@ -529,7 +468,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, v
     bool measured = false;
     if (!osh_wants_choice(opt)) OSH_TRY(osh_wants_measure(cx, &measured, opt));
     OSH_TRY(held_back_take(cx, &held, opt));
-    OSH_TRY(others_find(cx, &o, opt, osh_wants_choice(opt), measured));
+    OSH_TRY(osh_others_find(cx, &o, opt, osh_wants_choice(opt), measured));
     if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, &o.opt));
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
@@ -544,7 +483,7 @@ done:
     osh_free(cx, before);
     osh_free(cx, text);
     osh_plan_free(cx, p);
-    others_deinit(cx, &o);
+    osh_others_deinit(cx, &o);
     return rc;
 }
 

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
-#include "budget/refuse.h"
+#include "budget/memory.h"
 
 /* Finds the Linear with the most weights, for a run without data. */
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)

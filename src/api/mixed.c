@@ -20,7 +20,7 @@
 #include "output/share.h"
 #include "plan/division.h"
 #include "plan/identity.h"
-#include "budget/refuse.h"
+#include "budget/memory.h"
 #include "run/run.h"
 
 typedef struct survey {

@@ -7,10 +7,8 @@
  * - the Hessians of a subgraph are distributed over several passes, the rounds;
  * - the subgraph runs in segments: its groups of Linears are loaded one at a time. */
 #include "budget/bands.h"
-#include "budget/base_bytes.h"
 #include "budget/gpus.h"
 #include "budget/layout.h"
-#include "budget/learning_bytes.h"
 #include "budget/memory.h"
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
@@ -501,7 +499,7 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     /* The user may give least.host as the host budget. base_bytes then also includes the aligned
      * blocks for reading, so least.host must have room for them. It need not have room for the list
      * of planned addresses, which is optional. */
-    if (!osh_base_has_blocks(p)) m->least.host += osh_base_blocks();
+    m->least.host += osh_base_more(p);
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += m->early + (int64_t)osh_places_bytes(m->places);
     m->peak.host += m->base_bytes;
@@ -556,9 +554,4 @@ int64_t osh_memory_arena(const osh_budget *p)
     int64_t n = p->memory.peak.device,
             spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
     return p->in->opt->device_memory > 0 ? p->in->opt->device_memory : n + spare;
-}
-
-size_t osh_memory_counted(const osh_budget *p)
-{
-    return (size_t)(p->memory.peak.host - p->memory.uncounted) - osh_base_lists();
 }

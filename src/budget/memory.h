@@ -30,4 +30,6 @@ int64_t osh_memory_arena(const osh_budget *p);
 int64_t osh_memory_of_gpu(int64_t free_bytes);
 /* Returns the part of the predicted host peak that osh_mem_used counts. */
 size_t osh_memory_counted(const osh_budget *p);
+/* Limits the allocations of the context to the budgets of the plan. */
+void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);
 #endif

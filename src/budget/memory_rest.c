@@ -1,11 +1,123 @@
-/* memory_rest.c - computes the memory for work outside of visits. This work copies tensors, and
- * rounds Linears without data, in bands of rows or as whole weights. */
-#include "base/file.h"
-#include "budget/bands.h"
-#include "budget/base_bytes.h"
+/* memory_rest.c - computes the memory outside of visits. (A visit is the work on one subgraph.)
+ * base_bytes is the memory of libraries and threads, and of lists and blocks that exist during the
+ * whole run. The rest is the memory of work before and after visits: copying tensors, rounding
+ * Linears without data in bands of rows or as whole weights, and tuning. Some of these bytes are
+ * not allocated by the program, so the limit of its allocations is lower than the budget. */
 #include "budget/memory_rest.h"
+
+#include "base/file.h"
+#include "base/profile.h"
+#include "budget/bands.h"
+#include "budget/memory.h"
 #include "budget/simulate_solve.h"
+#include "graph/counted.h"
+#include "io/edges.h"
+#include "learn/tune.h"
+#include "match/globals.h"
+#include "math/isa.h"
 #include "quant/source.h"
+#include "ranks/ranks.h"
+
+/* Number of threads that read tensors: the main thread and the prefetch thread. If reads bypass the
+ * page cache, each of these threads needs an aligned block. */
+enum { READERS = 2 };
+/* Memory of a process that computes no matrix products.
+ * STILL_BYTES: bytes of the C library.
+ * STILL_THREAD_BYTES: bytes of the stack and the allocator cache of one thread.
+ * STILL_THREADS: number of threads in addition to those of a stream. */
+enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
+/* Bytes of the lists of a run.
+ * LISTS_BYTES: once in every run.
+ * LINEAR_BYTES: for each Linear.
+ * SOLVED_BYTES: in addition for each Linear that is solved with data (its loss and statistics).
+ * OUT_BYTES: for each output tensor.
+ * PART_BYTES: for each subgraph (its times). */
+enum {
+    LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
+};
+/* Returns the number of bytes of small allocations outside of visits: of the emitter, the journal,
+ * the results, the report and the lists. */
+static int64_t small_bytes(const osh_budget *p, int n_threads)
+{
+    bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + p->manifest->n_out * OUT_BYTES;
+    n += (int64_t)p->match->n_linears * (LINEAR_BYTES + (passes ? SOLVED_BYTES : 0));
+    if (p->schedule->parts && p->in->pipeline == OSH_PIPELINE_SEQUENTIAL)
+        n += (int64_t)p->schedule->parts->n * PART_BYTES;
+    n += osh_globals_bytes(p->match) +
+         (osh_streams_all(p->schedule) ? 0 : osh_globals_scan_bytes(p, n_threads));
+    return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
+}
+
+static int64_t still_bytes(const osh_budget *p, int n_threads)
+{
+    int most = p->in->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
+    return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
+}
+
+/* Returns the number of host bytes of copied rows. If only some rows of a value count in
+ * statistics, the run copies these rows (graph/counted.h). */
+static int64_t counted_bytes(const osh_budget *p)
+{
+    const osh_schedule *s = p->schedule;
+    const osh_graph *g = p->in->graph;
+    size_t row = 0;
+    int64_t samples = 0;
+    bool mask = p->in->data.counted != NULL, original = false;
+    for (int v = 0; (p->in->by_route || mask) && v < g->n_values; v++) {
+        if (!(mask && s->seen[v]) && !(p->in->by_route && osh_is_by_route(g, v))) continue;
+        if (osh_value_bytes(g, v) > row) row = osh_value_bytes(g, v);
+        original |= g->values[v].original >= 0;
+    }
+    if (!row) return 0;
+    for (int64_t k = 0; k < s->n_batches; k++)
+        if (s->batch_at[k + 1] - s->batch_at[k] > samples)
+            samples = s->batch_at[k + 1] - s->batch_at[k];
+    /* the rows are in the GPU's arena, and only their offsets are on the host */
+    if (p->in->on_device) row = 0;
+    return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
+}
+
+/* An aligned block, through which a thread reads past the page cache. */
+static int64_t aligned_block(void)
+{
+    return (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+}
+
+/* True if all reads bypass the page cache. Each read then needs an aligned block. base_bytes
+ * includes these blocks.
+ * If false, reads bypass the page cache only if the source is large and is rounded without data.
+ * In this case, a stream reads into its bands, without an aligned block. Whole tensors are read by
+ * one thread. It needs one aligned block, which round_peaks counts. */
+static bool has_blocks(const osh_budget *p) { return p->in->opt->host_memory > 0; }
+
+int64_t osh_base_more(const osh_budget *p) { return has_blocks(p) ? 0 : READERS * aligned_block(); }
+
+osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
+    int n = osh_threads(cx);
+    // loads OpenBLAS, so that base_bytes includes the memory of this library
+    if (passes) OSH_TRY(osh_isa_load(cx));
+    m->uncounted = passes ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, n);
+    m->uncounted += (int64_t)osh_plan_kind(p->in)->host_bytes;
+    m->base_bytes = m->uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + small_bytes(p, n);
+    if (has_blocks(p)) m->base_bytes += READERS * aligned_block();
+    if (passes)
+        m->base_bytes += counted_bytes(p) + READERS * (int64_t)osh_source_scratch(p->in->source);
+    m->base_bytes += (int64_t)osh_plan_kind(p->in)->plan_bytes;
+    // each of the n threads, and the prefetch thread, may compute a changed tensor
+    m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
+    if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
+    if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
+    // all ranks use the largest numbers of any rank, so that their plans have equal steps
+    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
+    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
+done:
+    return rc;
+}
 
 /* Raises *device and *host to the peaks of rounding whole weights without data, one Linear after
  * the other. ahead: true if the next weight is read while a Linear is rounded. No memory is added
@@ -20,8 +132,7 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
     int64_t before = 0;
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
-    if (datafree && !osh_base_has_blocks(p))
-        reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    if (datafree && !has_blocks(p)) reading += aligned_block();
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if ((p->in->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) ||
@@ -131,4 +242,47 @@ int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
     // with a GPU, all values are copied to the activation store
     if (p->in->on_device || tier == OSH_TIER_HOST) return 0;
     return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
+}
+
+osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    int64_t *n_scales = NULL; // own
+    osh_tune_memory m;
+    size_t most = 0;
+    *n_bytes = 0;
+    if (!p->schedule->tune.steps) goto done;
+    OSH_NEW(cx, n_scales, p->in->graph->n_weights);
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        osh_q_shape shape;
+        OSH_TRY(osh_q_scale_shape(cx, &shape, &l->scheme->weights, l->O, l->I, l->name));
+        n_scales[l->weight] = shape.dim[0] * shape.dim[1];
+        size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
+                     osh_mem_gross((size_t)n_scales[l->weight] * 8) +
+                     osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
+        // `one`: bytes of the codes, packed tensors, scales and source weight of one Linear
+        if (one > most) most = one;
+    }
+    OSH_TRY(osh_tune_bytes(cx, &m, p->schedule->tune_graph, p->in->ck, &p->in->data, n_scales));
+    *n_bytes = (int64_t)(m.kept + (m.row > most ? m.row : most) + (size_t)p->manifest->n_out * 32);
+done:
+    osh_free(cx, n_scales);
+    return rc;
+}
+
+size_t osh_memory_counted(const osh_budget *p)
+{
+    return (size_t)(p->memory.peak.host - p->memory.uncounted) - LISTS_BYTES;
+}
+
+void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
+{
+    const osh_memory *m = &p->memory;
+    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++)
+        osh_container_read_direct(p->in->ck->shards[s]);
+    if (p->in->opt->device_memory > 0 && !p->in->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
+    if (p->in->opt->host_memory > 0)
+        osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->in->opt->host_memory - m->uncounted));
 }

@@ -4,6 +4,14 @@
 #define OSH_MEMORY_REST_H
 #include "budget/budget.h"
 
+/* Sets p->memory.uncounted and p->memory.base_bytes. All ranks get the same numbers. */
+osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
+/* Returns the bytes that base_bytes would have in addition if the run had a host budget: aligned
+ * blocks for reading. */
+int64_t osh_base_more(const osh_budget *p);
+/* Sets *n_bytes to the host bytes that tuning needs, without osh_memory.base_bytes. Sets it to 0 if
+ * the run does not tune. */
+osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p);
 /* Chooses how tensors are read and written outside of visits, and computes the memory for this
  * work.
  * ever [weights of the graph]: true if any visit loads the weight.

@@ -1,7 +1,6 @@
 /* refuse.c - refuses budgets that cannot be kept. The message names the budget and the smallest
  * possible budget. With --sequential-targets Linear, a job may need less memory, but has another
- * result. The message then also names the budget for this option. osh_memory_enforce limits the
- * context to the budgets of a plan. */
+ * result. The message then also names the budget for this option. */
 #include <stdio.h>
 #include <string.h>
 
@@ -133,17 +132,6 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
              refuse_mib(m->least.scratch));
 done:
     return rc;
-}
-
-void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
-{
-    const osh_memory *m = &p->memory;
-    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++)
-        osh_container_read_direct(p->in->ck->shards[s]);
-    if (p->in->opt->device_memory > 0 && !p->in->on_device)
-        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
-    if (p->in->opt->host_memory > 0)
-        osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->in->opt->host_memory - m->uncounted));
 }
 
 bool osh_memory_pins(const osh_options *o)

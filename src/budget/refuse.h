@@ -1,5 +1,4 @@
-/* refuse.h - refuses budgets that cannot be kept, and limits the allocations of the context to the
- * budgets. */
+/* refuse.h - refuses budgets that cannot be kept. */
 #ifndef OSH_REFUSE_H
 #define OSH_REFUSE_H
 #include "budget/budget.h"
@@ -12,8 +11,6 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
  * number of bytes that they need, plus OSH_ISA_NOISE_BYTES. (Messages recommend o->others_host for
  * another process, which may need OSH_ISA_NOISE_BYTES more. This process does not.) */
 bool osh_others_fit(const osh_options *o);
-/* Limits the allocations of the context to the budgets of the plan. */
-void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);
 /* True if the host memory of values is page-locked, which makes copies to a GPU fast. */
 bool osh_memory_pins(const osh_options *o);
 #endif

@@ -132,24 +132,16 @@ int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups
 /* Sets *bytes to the bytes that computing the factors of fold f needs. */
 osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f);
 
-/* ---- simulate_weights.c: weights, and the host copies of a GPU's weights ---- */
+/* ---- simulate_pass.c ---- */
 
-/* Returns the number of bytes of weight number w of the graph. They are in GPU memory with a GPU,
- * else in host memory. */
-int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
-/* Counts the host copy of a weight as freed. Does nothing if there is none. */
-void osh_sim_drop_copy(osh_sim *s, int weight);
-/* Frees the copies of weights in host memory, except those that a later solve needs. The run does
- * the same in osh_engine_drop_copies (run/loading.c). */
-void osh_sim_drop_copies(osh_sim *s);
-/* Counts the memory for reading a solved weight back from the output: its packed tensors and its
- * codes. */
-void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
-/* Counts the weights of range r that the step loads, and allocates their simulated GPU memory. */
-osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
+/* Counts the bytes of running the nodes of the step for all batches, and changes the values in the
+ * activation store as the step does. */
+osh_status osh_sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st);
 
 /* ---- simulate_solve.c ---- */
 
+/* Counts the host copy of a GPU's weight as freed. Does nothing if there is none. */
+void osh_sim_drop_copy(osh_sim *s, int weight);
 /* Counts the bytes of osh_run_solve. A call solves the Linears with the same input and the same
  * modifier together, and packs their results one after the other. */
 osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);

@@ -2,13 +2,14 @@
  * window is a set of calls that are solved at the same time (schedule/windows.h). */
 
 #include "budget/bytes.h"
-#include "budget/learning_bytes.h"
 #include "budget/sim.h"
 #include "budget/simulate_solve.h"
 #include "match/cache.h"
+#include "match/lookup.h"
+#include "quant/observer.h"
+#include "schedule/blocks.h"
 #include "schedule/windows.h"
 
-/* Returns the number of bytes of the buffers for the packed tensors of Linear l. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
@@ -45,8 +46,6 @@ static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, cons
     return work + (int64_t)osh_mem_gross(sizeof(osh_tensor));
 }
 
-/* Computes the memory for the modifier's function `compress` (simulate_solve.h). *device: set to
- * the bytes in the GPU's memory. If `device` is NULL, all bytes are in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -59,6 +58,26 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
                                      device ? &pruning : NULL);
     if (device && pruning > *device) *device = pruning;
     return before > work + kept ? before : work + kept;
+}
+
+void osh_sim_drop_copy(osh_sim *s, int weight)
+{
+    if (!s->weights.kept[weight]) return;
+    s->weights.kept[weight] = false;
+    s->weights.copies -= (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, weight);
+}
+
+/* Frees the copies of weights in host memory, except those that a later solve needs. The run does
+ * the same in osh_engine_drop_copies (run/loading.c). */
+static void sim_drop_copies(osh_sim *s)
+{
+    for (int w = s->r->w0; s->gpu && w < s->r->w1; w++) {
+        bool waits = !s->weights.kept[w];
+        for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits;
+             i = osh_next_user(s->p->match, i))
+            waits = osh_wants(s->p->schedule, &s->p->match->linears[i]) && !s->solved[i];
+        if (!waits) osh_sim_drop_copy(s, w);
+    }
 }
 
 /* For each Linear of the range that reads one of `values`: marks the Linear as solved, and frees
@@ -150,6 +169,53 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
     return limit > there ? (size_t)(limit - there) : 0;
 }
 
+static osh_linear_job block_job(const osh_linear *l, osh_tensor *w)
+{
+    *w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    return (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w};
+}
+
+/* Sets *n_bytes to the host bytes that learning the codes of the block in range `r` needs: the
+ * learner (learn/block.h), and the results of all Linears of the block until the block is
+ * finished. */
+static osh_status sim_block_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p,
+                                  const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    osh_block_of o; // own
+    size_t learn = 0, kept = 0, most = 0;
+    OSH_TRY(osh_block_init(cx, &o, p->schedule, r));
+    OSH_TRY(osh_block_bytes(cx, &learn, &o.b));
+    for (int k = 0; k < o.b.n_learns; k++) {
+        const osh_linear *l = &p->match->linears[o.linears[k]];
+        osh_tensor w;
+        osh_linear_job j = block_job(l, &w);
+        size_t scales = osh_job_params_bytes(&j) + osh_job_search_bytes(&j);
+        if (osh_observer_weighs(&l->scheme->weights))
+            scales += osh_mem_gross((size_t)l->I * sizeof(float)); // importance of each channel
+        size_t one =
+            osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
+        kept += osh_job_result_bytes(&j) + osh_tensor_gross(osh_tensor_bytes(&w)) +
+                2 * osh_mem_gross((size_t)l->O * (size_t)l->I /
+                                      (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
+                                      sizeof(float) +
+                                  (size_t)l->O * sizeof(float));
+        if (l->out.bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));
+        if (scales > most) most = scales;
+        if (one > most) most = one;
+    }
+    size_t points = (size_t)osh_ada_points(o.b.rule.steps, o.b.rule.period) * sizeof(double);
+    *n_bytes = (int64_t)(kept + (learn > most ? learn : most) + osh_mem_gross(points) +
+                         osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_linear_job)) +
+                         2 * osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_block_weight)) +
+                         2 * osh_mem_gross((size_t)p->in->graph->n_values * sizeof(int)) +
+                         osh_mem_gross((size_t)r->n_nodes) +
+                         osh_mem_gross((size_t)p->in->graph->n_values * sizeof(bool)));
+done:
+    osh_block_deinit(cx, &o);
+    return rc;
+}
+
 /* Sets x->work and x->on_gpu. All Linears of a block learn together, so they all count for the
  * first call of the block. */
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
@@ -161,7 +227,7 @@ static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool 
     if (!(x->lead->wants & OSH_STAT_BLOCK))
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
-    else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
+    else if (first_of_block) OSH_TRY(sim_block_bytes(cx, &x->work, s->p, s->r));
     // counts two arrays: a copy of the sum, and the importance of each channel, which is computed
     // from this copy
     if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))
@@ -280,7 +346,7 @@ osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_
     s->stats.lists += lists;
     sim_merge_groups(s, r);
     osh_sim_look(s);
-    osh_sim_drop_copies(s);
+    sim_drop_copies(s);
     // solve_limit is 0 while the smallest budget is computed; calls are then not solved together
     if (s->gpu && s->p->memory.solve_limit) OSH_TRY(sim_gather(cx, s, w, st->keep));
     for (;;) {

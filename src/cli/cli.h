@@ -67,6 +67,12 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
 
+/* signals.c: sets the signal handlers, which interrupt cx. Prepares the messages that they print,
+ * in the form of an error message. run: the options of a run, whose directory the message names;
+ * NULL for other commands. live: true if stderr shows a live progress line. */
+osh_status osh_signals_listen(osh_ctx *cx, const osh_options *run, const out_state *st, bool live);
+void osh_signals_interrupt(osh_ctx *cx); // from now on, signals interrupt cx
+
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
  * *watch: memory that both processes share. The rank stores two things in it: its current work, and
  * the process ids of the guards of the node's other ranks. */
@@ -82,9 +88,12 @@ void osh_line_quiet(osh_ctx *work, const osh_ranks *r); // drops messages of ran
 /* Runs `oneshot generate` (generate.c). */
 osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st);
 
-/* A sink that prints to stdout and escapes control characters except newlines (main.c). user: the
- * out_state. */
+/* A sink that prints to stdout and escapes control characters except newlines (print.c).
+ * user: the out_state. */
 void osh_to_stdout(void *user, const char *text, size_t n);
+/* Prints the message of cx to stderr, as text or as JSON, with a hint (print.c). */
+void osh_error_print(const osh_ctx *cx, osh_status rc, const out_state *st);
+int osh_exit_code(osh_status rc); // exit code of the program after a command returns rc
 const char *osh_from_env(const char *name); // returns getenv(name)
 /* Prints a completion script (complete.c) */
 osh_status osh_completion(osh_ctx *cx, const char *shell);

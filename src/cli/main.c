@@ -1,90 +1,16 @@
 /* main.c - is the program `oneshot`: runs commands with flags from tables. Exit codes: 0 success, 1
  * failure, 2 wrong usage. Results go to stdout, everything else to stderr. */
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/foreign.h"
 #include "base/near.h"
-#include "base/quote.h"
 #include "cli/cli.h"
-
-/* Data for the signal handlers: the context to interrupt, and messages for the user. If the job
- * still runs PATIENCE_MS after a signal (a long call of a library, a slow disk), the handler prints
- * the messages and the process exits. This is safe, because a killed run can be continued. */
-enum { PATIENCE_MS = 800 };
-static struct {
-    osh_ctx *cx; // the context of the command
-    timer_t patience;
-    /* Messages to print; `hint` is used if the directory `dir` exists. */
-    char said[128], hint[PATH_MAX + 128], dir[PATH_MAX];
-    bool live; // true: a live progress line may have to be erased first
-} stop;
-
-static void on_signal(int sig)
-{
-    (void)sig;
-    osh_interrupt(stop.cx);
-    timer_settime(stop.patience, 0, &(struct itimerspec){.it_value = {0, PATIENCE_MS * 1000000}},
-                  NULL);
-}
-
-static void stderr_say(const char *text)
-{
-    ssize_t unused = write(STDERR_FILENO, text, strlen(text));
-    (void)unused;
-}
-
-static void on_late(int sig)
-{
-    (void)sig;
-    bool goes_on = *stop.dir && !access(stop.dir, F_OK);
-    if (stop.live) stderr_say("\r\033[K");
-    stderr_say(goes_on ? stop.hint : stop.said);
-    _exit(1);
-}
-
-/* Erases the live progress line and stops the process (Ctrl-Z). Returns when the process
- * continues. */
-static void on_suspend(int sig)
-{
-    (void)sig;
-    stderr_say("\r\033[K");
-    raise(SIGSTOP);
-}
-
-static void put_stdout(out_state *st, const char *text, size_t n)
-{
-    if (fwrite(text, 1, n, stdout) != n) st->failed = true;
-}
-
-/* Prints results. Escapes control characters except line ends, because names may contain them and a
- * terminal executes them. */
-void osh_to_stdout(void *user, const char *text, size_t n)
-{
-    enum { PART = 512 };
-    char part[PART + 1], shown[OSH_QUOTE_MOST * PART + 1];
-    /* Ranks other than 0 print no results. */
-    if (osh_ranks_me(((const out_state *)user)->ranks)) return;
-    for (size_t len; n; text += len, n -= len) {
-        const char *end = memchr(text, '\n', n);
-        len = end == text ? 1 : end ? (size_t)(end - text) : n;
-        if (len > PART)
-            for (len = PART; len > PART - 4 && ((unsigned char)text[len] & 0xC0) == 0x80;) len--;
-        if (end == text) {
-            put_stdout(user, "\n", 1);
-            continue;
-        }
-        memcpy(part, text, len), part[len] = 0;
-        put_stdout(user, shown, osh_show(shown, sizeof shown, part, NULL));
-    }
-}
 
 static bool flag_is(const char *arg, const char *name) { return !strcmp(arg, name); }
 
@@ -197,7 +123,8 @@ static int mode_find(const char *list, const char *word)
     return 0;
 }
 
-static void set_log(osh_ctx *cx, const char *level, const char *progress)
+/* Sets up the log. Returns true if stderr shows a live progress line. */
+static bool set_log(osh_ctx *cx, const char *level, const char *progress)
 {
     const char *term = getenv("TERM"), *plain = getenv("NO_COLOR");
     int mode = mode_find("auto|line|json|none", progress ? progress : "auto");
@@ -206,19 +133,19 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
     osh_log_setup(cx, (osh_log_level)mode_find("error|warn|info|debug", level ? level : "warn"),
                   mode);
     osh_log_colour(cx, !plain || !*plain);
-    stop.live = mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
+    return mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
 }
 
 /* Makes the context of the job with the number of threads that the flags give. (Another context is
- * used to parse the flags.) */
-static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
+ * used to parse the flags.) *live: as set_log returns it. */
+static osh_status context_make(osh_ctx **cx, bool *live, int64_t threads, const char *level,
                                const char *progress)
 {
     osh_ctx *made = NULL;
     osh_status rc = osh_ctx_new(&made, (int)threads);
     if (rc) return osh_fail(*cx, rc, "cannot start %ld threads", (long)threads);
     *cx = made;
-    set_log(made, level, progress);
+    *live = set_log(made, level, progress);
     return OSH_OK;
 }
 
@@ -496,49 +423,6 @@ const command *osh_command_find(const char *name)
     return NULL;
 }
 
-/* Sets the signal handlers. Prepares the messages that they print, in the same form as
- * error_print. */
-static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st)
-{
-    osh_status rc = OSH_OK;
-    static const char *const what = "interrupted before the work was complete";
-    struct sigevent tick = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
-    struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND},
-                     end = {.sa_handler = on_late};
-    struct sigaction rest = {.sa_handler = on_suspend, .sa_flags = (int)SA_RESTART}, was;
-    char *dir = NULL, quoted[PATH_MAX]; // own
-
-    if (l->command->run == run_compress && (dir = osh_partial_dir(cx, &l->options.run))) {
-        snprintf(stop.dir, sizeof stop.dir, "%s", dir);
-        if (st->json) osh_quote(quoted, sizeof quoted, dir);
-        else osh_show(quoted, sizeof quoted, dir, NULL);
-    }
-    snprintf(stop.said, sizeof stop.said,
-             st->json ? "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\"}\n" : "oneshot: %s\n",
-             what);
-    if (dir && st->json)
-        snprintf(stop.hint, sizeof stop.hint,
-                 "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what,
-                 quoted);
-    else if (dir)
-        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command continues from %s\n",
-                 stop.said, quoted);
-    else osh_error_clear(cx); // the run meets the same error and reports it
-    /* Ranks other than 0 print no message. */
-    if (osh_ranks_me(st->ranks)) stop.said[0] = stop.hint[0] = 0;
-    osh_free(cx, dir);
-    if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience))
-        OSH_FAIL(cx, OSH_E_NOMEM, "cannot create a timer");
-    stop.cx = cx;
-    if (stop.live && !sigaction(SIGTSTP, NULL, &was) && was.sa_handler == SIG_DFL)
-        sigaction(SIGTSTP, &rest, NULL);
-    sigaction(SIGALRM, &end, NULL);
-    sigaction(SIGINT, &ask, NULL);
-    sigaction(SIGTERM, &ask, NULL);
-done:
-    return rc;
-}
-
 /* Returns the address of the command's option with this name, or NULL if the command has no such
  * option. */
 static const void *line_option(const line *l, const char *name)
@@ -575,6 +459,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
 {
     osh_status rc = OSH_OK;
     osh_ctx *work = cx;
+    bool live = false;
     const command *c = l->command;
     OSH_TRY(line_parse(cx, l, argc, argv, first));
     if (c->run == run_compress) OSH_TRY(profile_of_env(cx, &l->options.run));
@@ -594,10 +479,10 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     if (c->run == run_compress) OSH_TRY(compress_prepare(cx, l, st));
-    OSH_TRY(context_make(&work, most, line_text_option(l, "log_level"), progress));
+    OSH_TRY(context_make(&work, &live, most, line_text_option(l, "log_level"), progress));
     osh_line_quiet(work, st->ranks);
     OSH_TRY(osh_log_command(work, argc, argv));
-    OSH_TRY(signals_listen(work, l, st));
+    OSH_TRY(osh_signals_listen(work, c->run == run_compress ? &l->options.run : NULL, st, live));
     if (!osh_line_runs_here(work, l, st->ranks)) goto done;
     if (c->run == run_compress) l->options.run.ranks = st->ranks;
     const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph,
@@ -610,7 +495,8 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
-    stop.cx = cx; // a signal may still come, for example while this rank waits for the others
+    // a signal may still come, for example while this rank waits for the others
+    osh_signals_interrupt(cx);
     if (work != cx) osh_ctx_free(work);
     if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);
     osh_free(cx, l->model);
@@ -634,28 +520,6 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     osh_near_init(&near, name);
     for (const command *c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
     return osh_fail(cx, OSH_E_USAGE, "unknown command '%s'%s", name, osh_near_hint(&near, ""));
-}
-
-static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1; }
-
-static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
-{
-    char text[8192], dir[4096];
-    // if the message asks for --restart, no run continues from the directory
-    const char *resume = strstr(osh_error_text(cx), "want --restart") ? NULL : st->resume;
-    if (!st->json) {
-        fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
-        if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
-        if (!resume) return;
-        osh_show(dir, sizeof dir, resume, NULL);
-        fprintf(stderr, "hint: the same command continues from %s\n", dir);
-        return;
-    }
-    osh_quote(text, sizeof text, osh_error_text(cx));
-    fprintf(stderr, "{\"event\":\"error\",\"exit\":%d,\"text\":\"%s\"", exit_code(rc), text);
-    if (resume)
-        osh_quote(dir, sizeof dir, resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
-    fputs("}\n", stderr);
 }
 
 /* Opens /dev/null for standard descriptors that are closed. Otherwise the next file that is opened
@@ -686,10 +550,10 @@ int main(int argc, char **argv)
     if (!rc && (st.failed || fflush(stdout)))
         rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
     osh_ranks_fail(cx, st.ranks, rc);
-    if (rc) error_print(cx, rc, &st);
+    if (rc) osh_error_print(cx, rc, &st);
     osh_ranks_close(cx, st.ranks, rc && !st.complete);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);
-    return exit_code(rc);
+    return osh_exit_code(rc);
 }

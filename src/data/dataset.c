@@ -5,33 +5,19 @@
  * seed. Padding is not stored (in LLM Compressor padding is part of every statistic). Concatenation
  * drops tokens only once, after the last full block (LLM Compressor drops tokens after each 1000
  * rows). */
-#include "data/dataset.h"
+#include "data/loader.h"
 #include "base/rng.h"
-#include "data/dataset_row.h"
-#include "data/lines.h"
 #include "data/split.h"
 #include <string.h>
 
 #define SHUFFLE_STREAM 1
-
-typedef struct loader {
-    const osh_dataset_options *opt; // view
-    osh_row_reader rows;
-    osh_ids ids;      // own; tokens of all samples, in order
-    int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
-    int64_t n, cap;   // n: number of samples; cap: number of samples for which `offsets` has room
-    int64_t n_seen;   // number of rows read so far
-    int64_t from, to; // Range of rows to read. from: first row; to: the row after the last row.
-    int64_t n_skip;   // number of samples to drop at the beginning
-    int64_t n_skipped;
-} loader;
 
 static bool collator_is(const osh_dataset_options *opt, const char *name)
 {
     return opt->collator && !strcmp(opt->collator, name);
 }
 
-static osh_status dataset_check_options(osh_ctx *cx, const osh_dataset_options *opt)
+osh_status osh_dataset_check_options(osh_ctx *cx, const osh_dataset_options *opt)
 {
     if (opt->max_seq_length <= 0)
         return osh_fail(cx, OSH_E_USAGE, "max_seq_length is %lld, wanted at least 1",
@@ -57,7 +43,7 @@ static void warn_empty_row(osh_ctx *cx, const osh_lines *lines)
 }
 
 /* Ends the current sample. Drops it if it has no tokens or is one of the first n_skip samples. */
-static osh_status loader_end_sample(osh_ctx *cx, loader *l)
+static osh_status loader_end_sample(osh_ctx *cx, osh_loader *l)
 {
     if (l->ids.n == l->offsets[l->n]) return OSH_OK;
     if (l->n_skipped < l->n_skip) {
@@ -97,7 +83,7 @@ done:
 /* Finds the rows of the split. Sets *n_rows to the number of rows of the file. The rows are counted
  * only if the split depends on their number or if `count` is true; otherwise *n_rows is
  * INT64_MAX. */
-static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
+static osh_status loader_find_split(osh_ctx *cx, osh_loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
     bool wants = false, any = !l->opt->split;
@@ -114,7 +100,7 @@ done:
 
 /* True if enough was read. With opt->concatenate, `limit` blocks are enough; otherwise `limit` rows
  * or opt->num_tokens tokens are enough. A limit of 0 is no limit. */
-static bool loader_is_full(const loader *l, int64_t limit)
+static bool loader_is_full(const osh_loader *l, int64_t limit)
 {
     if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;
     return (limit && l->n_seen >= limit) || (l->opt->num_tokens && l->ids.n >= l->opt->num_tokens);
@@ -122,7 +108,7 @@ static bool loader_is_full(const loader *l, int64_t limit)
 
 /* Sets l->rows.kind (text, ids, ...) if it is unknown. For this, reads row `which`, or the next row
  * that is not blank. */
-static osh_status loader_find_kind(osh_ctx *cx, loader *l, int64_t which)
+static osh_status loader_find_kind(osh_ctx *cx, osh_loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -143,7 +129,7 @@ done:
 }
 
 /* Reads rows [l->from, l->to) in one pass over the file, and adds them as samples. */
-static osh_status loader_read_slice(osh_ctx *cx, loader *l, int64_t limit)
+static osh_status loader_read_slice(osh_ctx *cx, osh_loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -170,7 +156,7 @@ done:
     return rc;
 }
 
-static osh_status loader_read_in_order(osh_ctx *cx, loader *l, int64_t limit)
+osh_status osh_loader_read_in_order(osh_ctx *cx, osh_loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     int64_t n_rows = 0;
@@ -220,8 +206,8 @@ typedef struct reading { // tokens of the rows that one pass over the file reads
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
  * gets the tokens in the order of the file. r->spans gets the position and number of the tokens of
  * each row, in shuffled order. place[i] is the position of row i of the split after the shuffle. */
-static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
-                                     int64_t first, int64_t end)
+static osh_status loader_read_positions(osh_ctx *cx, osh_loader *l, reading *r,
+                                        const uint32_t *place, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -250,8 +236,8 @@ done:
 
 /* Reads the rows with shuffled positions [first, end), and adds them as samples in the order of
  * their positions. */
-static osh_status loader_add_positions(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first,
-                                    int64_t end, int64_t limit)
+static osh_status loader_add_positions(osh_ctx *cx, osh_loader *l, const uint32_t *place,
+                                       int64_t first, int64_t end, int64_t limit)
 {
     osh_status rc = OSH_OK;
     reading r = {0}; // own
@@ -274,7 +260,7 @@ done:
 
 /* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates the
  * number of rows from the average length of the rows so far. */
-static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
+static int64_t loader_next_rows(const osh_loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit && !l->opt->concatenate ? limit - l->n_seen : INT64_MAX;
     int64_t tokens = l->opt->num_tokens;
@@ -291,7 +277,7 @@ static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 
 /* Reads rows in shuffled order. The shuffle needs the number of rows, so a first pass counts
  * them. */
-static osh_status loader_read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
+static osh_status loader_read_shuffled(osh_ctx *cx, osh_loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     int64_t n_rows = 0, row = 0;
@@ -320,7 +306,7 @@ done:
 }
 
 /* Cuts the tokens of all samples into at most `limit` blocks of max_seq_length (0: all blocks). */
-static osh_status loader_cut_blocks(osh_ctx *cx, loader *l, int64_t limit)
+static osh_status loader_cut_blocks(osh_ctx *cx, osh_loader *l, int64_t limit)
 {
     int64_t len = l->opt->max_seq_length, n = l->ids.n / len;
 
@@ -358,34 +344,33 @@ static void dataset_truncate_batches(osh_dataset *d, int64_t batch_size)
     }
 }
 
-static osh_status loader_init(osh_ctx *cx, loader *l, osh_tokenizer *tok,
-                              const osh_dataset_options *opt)
+osh_status osh_loader_init(osh_ctx *cx, osh_loader *l, osh_tokenizer *tok,
+                           const osh_dataset_options *opt)
 {
     osh_status rc = OSH_OK;
 
-    *l = (loader){.opt = opt, .cap = 16};
+    *l = (osh_loader){.opt = opt, .cap = 16};
     OSH_NEW(cx, l->offsets, l->cap);
     OSH_TRY(osh_row_reader_init(cx, &l->rows, opt, tok));
 done:
     return rc;
 }
 
-static void loader_deinit(osh_ctx *cx, loader *l)
+void osh_loader_deinit(osh_ctx *cx, osh_loader *l)
 {
     osh_ids_deinit(cx, &l->ids);
     osh_free(cx, l->offsets);
     osh_row_reader_deinit(cx, &l->rows);
 }
 
-/* Moves the samples to *out. */
-static void loader_give_samples(loader *l, osh_dataset *out)
+void osh_loader_give_samples(osh_loader *l, osh_dataset *out)
 {
     *out = (osh_dataset){.ids = l->ids.ids, .offsets = l->offsets, .n = l->n};
     l->ids = (osh_ids){0};
     l->offsets = NULL;
 }
 
-static osh_status loader_check_any(osh_ctx *cx, const loader *l)
+osh_status osh_loader_check_any(osh_ctx *cx, const osh_loader *l)
 {
     if (!l->n_seen) return osh_fail(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
     if (!l->n)
@@ -407,26 +392,26 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
                             const osh_dataset_options *opt)
 {
     osh_status rc = OSH_OK;
-    loader l = {0}; // own
+    osh_loader l = {0}; // own
     int64_t asked = samples_wanted(opt);
 
     *out = (osh_dataset){0};
-    OSH_TRY(dataset_check_options(cx, opt));
-    OSH_TRY(loader_init(cx, &l, tok, opt));
+    OSH_TRY(osh_dataset_check_options(cx, opt));
+    OSH_TRY(osh_loader_init(cx, &l, tok, opt));
     /* Text is always cut when it is tokenized. Ids are cut by the collators of LLM Compressor
      * except the padding collator, and never before a concatenation. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
-                         : loader_read_in_order(cx, &l, asked));
-    OSH_TRY(loader_check_any(cx, &l));
+                         : osh_loader_read_in_order(cx, &l, asked));
+    OSH_TRY(osh_loader_check_any(cx, &l));
     if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l, asked));
     if (l.n < asked && !opt->num_tokens)
         osh_log(cx, OSH_LOG_INFO, "%s: %lld samples, fewer than the %lld asked for", opt->path,
                 (long long)l.n, (long long)asked);
     *texts = l.rows.kind == OSH_ROW_TEXT;
-    loader_give_samples(&l, out);
+    osh_loader_give_samples(&l, out);
 done:
-    loader_deinit(cx, &l);
+    osh_loader_deinit(cx, &l);
     return rc;
 }
 
@@ -445,146 +430,5 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     if (!rc) osh_dataset_collate(out, opt, texts);
     if (!rc && opt->answers) rc = osh_dataset_unmark(cx, out);
     if (rc) osh_dataset_deinit(cx, out);
-    return rc;
-}
-
-/* Sets *n_out to the number of windows to load, of the n windows that the text has. */
-static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
-                                 const osh_dataset_windows *w, const char *path)
-{
-    int64_t first = w->first, count = w->count;
-
-    if (first < 0 || count < 0)
-        return osh_fail(cx, OSH_E_USAGE,
-                        "first_window is %lld and max_windows %lld, wanted 0 or more",
-                        (long long)first, (long long)count);
-    if (first >= n)
-        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld, but there are %lld windows",
-                        path, (long long)first, (long long)n);
-    *n_out = count && count < n - first ? count : n - first;
-    return OSH_OK;
-}
-
-/* Cuts the ids into windows. The windows overlap if the stride is less than the length of a
- * window. */
-static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l,
-                              const osh_dataset_windows *w)
-{
-    osh_status rc = OSH_OK;
-    int64_t stride = w->stride, first = w->first, len = l->opt->max_seq_length, n = 0;
-    osh_dataset d = {0}; // own
-
-    if (l->ids.n < len)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one window of %lld", l->opt->path,
-                 (long long)l->ids.n, (long long)len);
-    OSH_TRY(choose_windows(cx, &n, (l->ids.n - len) / stride + 1, w, l->opt->path));
-    d.ids = osh_calloc(cx, (size_t)n, (size_t)len * sizeof *d.ids);
-    if (!d.ids) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    OSH_NEW(cx, d.offsets, n + 1);
-    for (d.n = 0; d.n < n; d.n++) {
-        memcpy(d.ids + d.n * len, l->ids.ids + (first + d.n) * stride, (size_t)len * sizeof *d.ids);
-        d.offsets[d.n + 1] = (d.n + 1) * len;
-    }
-    *out = d, d = (osh_dataset){0}; // give
-done:
-    osh_dataset_deinit(cx, &d);
-    return rc;
-}
-
-/* Returns the number of tokens up to the end of the last window to keep, or 0 to keep all
- * tokens. */
-static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
-{
-    int64_t last, wanted;
-
-    if (w->first < 0 || w->count <= 0 || __builtin_add_overflow(w->first, w->count - 1, &last))
-        return 0;
-    if (__builtin_mul_overflow(last, w->stride, &wanted) ||
-        __builtin_add_overflow(wanted, len, &wanted))
-        return 0;
-    return wanted;
-}
-
-/* Tokenizes the whole text, or its first n_wanted tokens if n_wanted is not 0. */
-static osh_status loader_encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
-{
-    osh_status rc = OSH_OK;
-    osh_lines *lines = NULL; // own
-    osh_tokenizer *tok = l->rows.tok;
-    const char *text = NULL;
-    size_t n = 0, n_text = 0;
-
-    if (!tok)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
-    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
-    osh_tokenizer_begin(tok);
-    do {
-        OSH_TRY(osh_lines_bytes(cx, lines, &text, &n));
-        OSH_TRY(osh_tokenizer_feed(cx, tok, &l->ids, text, n));
-        n_text += n;
-    } while (n && !(n_wanted && l->ids.n >= n_wanted));
-    if (!n_text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
-    if (n_wanted && l->ids.n >= n_wanted) l->ids.n = n_wanted;
-    else OSH_TRY(osh_tokenizer_end(cx, tok, &l->ids));
-    OSH_TRY(osh_ids_check(cx, &l->ids, 0, l->opt->n_vocab, l->opt->path));
-done:
-    osh_lines_close(cx, lines);
-    return rc;
-}
-
-/* Loads rows [w->first, w->first + w->count) of a file that is not a .txt. */
-static osh_status loader_load_rows(osh_ctx *cx, osh_dataset *out, loader *l,
-                                   const osh_dataset_windows *w)
-{
-    osh_status rc = OSH_OK;
-    int64_t n = 0, limit = 0;
-
-    if (w->first >= 0 && w->count > 0 && __builtin_add_overflow(w->first, w->count, &limit))
-        limit = 0;
-    l->n_skip = w->first;
-    OSH_TRY(loader_read_in_order(cx, l, limit));
-    l->n += l->n_skipped;
-    OSH_TRY(loader_check_any(cx, l));
-    OSH_TRY(choose_windows(cx, &n, l->n, w, l->opt->path));
-    l->n = n;
-    loader_give_samples(l, out);
-done:
-    return rc;
-}
-
-osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
-                                 const osh_dataset_options *opt, const osh_dataset_windows *which)
-{
-    osh_status rc = OSH_OK;
-    int64_t stride = which->stride;
-    loader l = {0}; // own
-    osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
-                                 .text_template = opt->text_template, .model_dir = opt->model_dir,
-                                 .chat_date = opt->chat_date, .max_seq_length = opt->max_seq_length,
-                                 .split = opt->split, .n_vocab = opt->n_vocab};
-
-    osh_dataset_windows w = {which->first, which->count, stride ? stride : opt->max_seq_length};
-
-    *out = (osh_dataset){0};
-    OSH_TRY(dataset_check_options(cx, &plain));
-    if (stride < 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "stride is %lld, wanted at least 1", (long long)stride);
-    OSH_TRY(loader_init(cx, &l, tok, &plain));
-    if (l.rows.json) {
-        if (stride && stride != opt->max_seq_length)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride needs one text, but each row here is a sample",
-                     opt->path);
-        OSH_TRY(loader_load_rows(cx, out, &l, &w));
-    } else {
-        if (opt->split)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: splits select rows, but this is one text", opt->path);
-        OSH_TRY(loader_encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
-        OSH_TRY(cut_windows(cx, out, &l, &w));
-    }
-done:
-    loader_deinit(cx, &l);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* build.h - declares the state of a graph while the graph is built from a template. build.c,
- * build_names.c and build_weights.c share this state. */
+ * build_names.c, build_nodes.c and build_weights.c share this state. */
 #ifndef OSH_BUILD_H
 #define OSH_BUILD_H
 #include "base/map.h"
@@ -64,6 +64,19 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
  *     prefix, and then the empty prefix
  * If no prefix fits, sets both members to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
+
+/* The next functions are in build_nodes.c. osh_build_module adds a module. cls: its class. */
+osh_status osh_build_module(osh_ctx *cx, osh_builder *b, int *index, const char *name,
+                            const char *cls);
+/* Adds a value. producer: index of the node that makes the value, or -1. */
+osh_status osh_build_value(osh_ctx *cx, osh_builder *b, int *index, const char *name,
+                           int64_t width, int producer);
+/* Gives a value this name for later template entries. If another value had the name, the name no
+ * longer means it. */
+osh_status osh_build_bind(osh_ctx *cx, osh_builder *b, const char *name, int value);
+/* Adds a node of a module, with its weights and its output value. */
+osh_status osh_build_node(osh_ctx *cx, osh_builder *b, int module, const char *op_name,
+                          const cJSON *entry);
 
 /* The next functions are in build_weights.c, which finds every weight and checks its shape and
  * dtype. This struct describes a weight, which is the tensor <module>.<leaf>. If the checkpoint

@@ -1,8 +1,7 @@
 /* exec.c - runs a range of nodes on one ragged batch. exec_walk.c defines the order of the
  * nodes. */
+#include "graph/exec_job.h"
 #include "graph/batch.h"
-#include "graph/exec.h"
-#include "graph/exec_walk.h"
 #include "graph/picked.h"
 #include "graph/routed.h"
 
@@ -11,32 +10,6 @@
 #include "ops/device_ops.h"
 #include "ops/gated.h"
 #include "ops/kernel.h"
-
-/* ---- state of a run ---- */
-
-typedef struct device_routes { // on a device: the rows that the router sends to each expert
-    int route;         // index of the router's output value in the graph
-    osh_tensor *lists; // own: I32 [E + E N] for E experts and N tokens; NULL: not computed yet
-    int32_t *n;        // own [E]: number of rows that each expert gets
-} device_routes;
-
-typedef struct job {
-    const osh_graph *g;
-    const osh_weights *w;
-    osh_batch *b;
-    /* Hooks for values of the whole batch. NULL if there are no hooks, or if this struct runs one
-     * sample. */
-    const osh_exec_hooks *hooks; // view
-    osh_lanes *lanes;  // view
-    bool check;
-    int first, n;      // nodes [first, first + n)
-    osh_expert_rows routed; // own: lists of the rows of the current expert, in host memory
-    device_routes gpu;      // own
-    /* For each output of the nodes, the index of its first non-finite element: I64 [n,
-     * OSH_OP_MAX_OUT] on the device. NULL if nodes run on the host. */
-    osh_tensor *found; // own
-    bool again;        // true while the nodes run again to find the first non-finite value
-} job;
 
 /* All bytes of job.found have this value before the nodes run. An I64 of these bytes is larger than
  * any index. It means that the output has no non-finite element. */
@@ -59,7 +32,7 @@ static bool is_masked(const osh_graph *g, int v)
 
 /* Fails with a message that names the sample, the token and the channel of a non-finite element.
  * at: index of the element in output k of the node. */
-static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
+static osh_status not_finite(osh_ctx *cx, const osh_exec_job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
     int64_t width = j->g->values[n->out[k]].width, token = at / width, s = 0;
@@ -89,21 +62,17 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the address in j->found for output k of a node, or NULL if nodes run on the host. */
-static int64_t *finding(const job *j, int node, int k)
+int64_t *osh_exec_finding(const osh_exec_job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks output k of a node for non-finite elements. On the host, a non-finite element is an error.
- * On a device, a kernel writes the index of the first one to j->found, and the host does not wait.
- * The kernel checks only the rows a->rows; if a->rows is NULL, it checks all rows. */
-static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
-                               const osh_op_args *a)
+osh_status osh_exec_check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
+                                 const osh_op_args *a)
 {
-    const job *j = walk->user;
+    const osh_exec_job *j = walk->user;
     const osh_tensor *x = a->out[k];
-    int64_t at = -1, *here = finding(j, node, k);
+    int64_t at = -1, *here = osh_exec_finding(j, node, k);
     // true if a hook may replace inputs of Linears: the new input can hide a non-finite element
     bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
@@ -117,7 +86,7 @@ static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int 
     return not_finite(cx, j, node, k, at);
 }
 
-static osh_status begin_findings(osh_ctx *cx, job *j)
+static osh_status begin_findings(osh_ctx *cx, osh_exec_job *j)
 {
     osh_status rc = OSH_OK;
     osh_device *d = j->b->device;
@@ -130,7 +99,7 @@ done:
     return rc;
 }
 
-static osh_status read_findings(osh_ctx *cx, const job *j)
+static osh_status read_findings(osh_ctx *cx, const osh_exec_job *j)
 {
     osh_status rc = OSH_OK;
     int64_t *at = NULL, nothing; // at: own, copy of j->found on the host
@@ -151,7 +120,7 @@ done:
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    job *j = walk->user;
+    osh_exec_job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     int combine = osh_routed_to(j->g, node), value = j->g->nodes[combine].in[2];
     const osh_tensor *weights = j->b->values[value];
@@ -169,9 +138,7 @@ done:
     return rc;
 }
 
-/* Allocates the tensor of value v with `rows` rows. If an earlier execution kept a tensor of v,
- * frees that tensor first. */
-static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
+osh_status osh_exec_make_value(osh_ctx *cx, const osh_exec_job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
     osh_tensor_free(cx, *x), *x = NULL;
@@ -179,102 +146,8 @@ static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
                              j->g->values[v].dtype, 2, (int64_t[]){rows, j->g->values[v].width});
 }
 
-static void drop_routes(osh_ctx *cx, device_routes *r)
-{
-    osh_tensor_free(cx, r->lists);
-    osh_free(cx, r->n);
-    *r = (device_routes){0};
-}
-
-static osh_status run_routes(osh_ctx *cx, osh_walk *w, int route)
-{
-    osh_status rc = OSH_OK;
-    job *j = w->user;
-    device_routes *r = &j->gpu;
-    drop_routes(cx, r);
-    if (route < 0) return OSH_OK;
-    const osh_tensor *weights = j->b->values[route];
-    if (!weights) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not live", j->g->values[route].name);
-    int64_t E = weights->shape[1], n = osh_routes_n(E, j->b->n_tokens);
-    r->route = route;
-    OSH_TRY(osh_tensor_new_on(cx, &r->lists, (osh_where){j->b->device, OSH_LIFE_SHORT}, OSH_I32, 1,
-                              &n));
-    OSH_NEW(cx, r->n, E);
-    OSH_TRY(osh_device_ops_of(j->b->device)->routes(cx, r->n, r->lists->data, weights));
-done:
-    return rc;
-}
-
-/* Returns the list (in device memory) of the rows that are routed to an expert. from: index of the
- * node that selects the expert (moe_combine or routed_rows). */
-static osh_op_rows expert_rows_on_device(const job *j, int from)
-{
-    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[from].attr)->expert;
-    int64_t E = j->g->values[j->gpu.route].width;
-    return (osh_op_rows){(const int32_t *)j->gpu.lists->data + E + expert * j->b->n_tokens,
-                         j->gpu.n[expert]};
-}
-
-/* Fills *e for the expert whose gate is node `first`: its weights, its rows, and the address of its
- * findings in j->found. n_weights: 3, or 2 if the weight of down is not needed. */
-static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first,
-                              int n_weights)
-{
-    osh_status rc = OSH_OK;
-    const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
-                   *combine = &n[OSH_EXPERT_COMBINE];
-    // true if the node of `up` is before the node of `gate`
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0];
-    const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
-    const osh_tensor *w[3] = {0};
-    for (int k = 0; k < n_weights; k++) {
-        w[k] = j->w->w[of[k]->w[0]];
-        if (!w[k] || w[k]->dtype != j->g->dtype)
-            OSH_FAIL(cx, OSH_E_INTERNAL,
-                     "%s: weight %s is not loaded, or not in the dtype of the model",
-                     j->g->modules[of[k]->module].name, j->g->weights[of[k]->w[0]].name);
-    }
-    *e = (osh_mixture_expert){.gate = w[0], .up = w[1], .down = w[2],
-                           .rows = expert_rows_on_device(j, first + OSH_EXPERT_COMBINE),
-                           .column = (int32_t)((const osh_moe_combine_attr *)combine->attr)->expert,
-                           .found = finding(j, first + OSH_EXPERT_GLU, 0)};
-done:
-    return rc;
-}
-
-static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
-{
-    osh_status rc = OSH_OK;
-    const job *j = w->user;
-    const osh_node *n = &j->g->nodes[first], *last = &j->g->nodes[end - 1];
-    int gate = osh_expert_first(j->g, first), each = OSH_EXPERT_NODES + gate - first;
-    int n_experts = (end - first) / each;
-    osh_mixture_expert *experts = NULL; // own
-    OSH_TRY(osh_check_interrupt(cx));
-    OSH_NEW(cx, experts, n_experts);
-    for (int e = 0; e < n_experts; e++)
-        OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each, 3));
-    OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
-    osh_mixture m = {.experts = experts, .n_experts = n_experts,
-                          .x = j->b->values[n->in[0]], .route = j->b->values[j->gpu.route],
-                          .sum = j->b->values[j->g->nodes[gate + OSH_EXPERT_COMBINE].in[0]],
-                          .out = j->b->values[last->out[0]],
-                          .glu = j->g->nodes[gate + OSH_EXPERT_GLU].attr,
-                          .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
-    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
-    OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
-    osh_op_args made = {.out = {m.out}};
-    if (j->check) OSH_TRY(check_finite(cx, w, end - 1, 0, &made));
-done:
-    if (rc && rc != OSH_E_INTERRUPTED)
-        osh_note(cx, "running experts from %s on", j->g->modules[n->module].name);
-    osh_free(cx, experts);
-    return rc;
-}
-
-/* Calls the hook for value v of an expert. x: the tensor of v. rows: the rows of the expert. */
-static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *x,
-                            const osh_op_rows *rows)
+osh_status osh_exec_tell_rows(osh_ctx *cx, const osh_exec_job *j, int v, const osh_tensor *x,
+                              const osh_op_rows *rows)
 {
     const osh_exec_hooks *h = j->hooks;
     if (!h || !h->value || j->again) return OSH_OK;
@@ -284,69 +157,13 @@ static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *
     return rc;
 }
 
-/* Computes the activations of n experts, and writes them to f [N, F]. Together, these experts have
- * at most as many rows as the batch. Calls the hook for the input and the activations of each
- * expert. gate: index of the first gate. */
-static osh_status observe_round(osh_ctx *cx, const osh_walk *w, const osh_mixture_expert *experts,
-                                int n, int gate, osh_tensor *f)
-{
-    osh_status rc = OSH_OK;
-    const job *j = w->user;
-    const osh_tensor *x = j->b->values[j->g->nodes[gate - 1].in[0]];
-    int64_t F = f->shape[1], row = 0;
-    if (!x) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
-    osh_mixture m = {.experts = experts, .n_experts = n, .x = x, .out = f,
-                     .glu = j->g->nodes[gate + OSH_EXPERT_GLU].attr};
-    OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
-    for (int e = 0; e < n; e++) {
-        const osh_node *of = &j->g->nodes[gate + e * (OSH_EXPERT_NODES + 1)];
-        osh_op_rows together = {NULL, experts[e].rows.n};
-        osh_tensor part = osh_tensor_view(f->dtype, 2, (int64_t[]){together.n, F},
-                                          osh_elem(f, row * F));
-        part.device = f->device, row += together.n;
-        OSH_TRY(tell_rows(cx, j, of->in[0], x, &experts[e].rows));
-        OSH_TRY(tell_rows(cx, j, of[OSH_EXPERT_GLU].out[0], &part, &together));
-    }
-done:
-    return rc;
-}
-
-static osh_status run_observed(osh_ctx *cx, osh_walk *w, int first, int end)
-{
-    osh_status rc = OSH_OK;
-    const job *j = w->user;
-    int gate = first + 1, each = OSH_EXPERT_NODES + 1, n = (end - first) / each;
-    int glu = j->g->nodes[gate + OSH_EXPERT_GLU].out[0];
-    osh_mixture_expert *experts = NULL; // own
-    /* own: activations of some experts, which together have at most n_tokens rows */
-    osh_tensor *f = NULL;
-    OSH_NEW(cx, experts, n);
-    for (int e = 0; e < n; e++)
-        OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each, 2));
-    OSH_TRY(osh_tensor_new_on(cx, &f, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->dtype, 2,
-                              (int64_t[]){j->b->n_tokens, j->g->values[glu].width}));
-    for (int e = 0, to; e < n; e = to) {
-        int64_t rows = 0;
-        for (to = e; to < n && rows + experts[to].rows.n <= j->b->n_tokens; to++)
-            rows += experts[to].rows.n;
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(observe_round(cx, w, experts + e, to - e, gate + e * each, f));
-    }
-done:
-    if (rc && rc != OSH_E_INTERRUPTED)
-        osh_note(cx, "running experts from %s on", j->g->modules[j->g->nodes[gate].module].name);
-    osh_tensor_free(cx, f);
-    osh_free(cx, experts);
-    return rc;
-}
-
 /* Spreads the output v of a routed node over the whole batch. v has only the rows of the node's
  * expert; the new tensor has them at their positions in the batch. Does nothing if only routed
  * nodes read v and v is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
-    job *j = walk->user;
+    osh_exec_job *j = walk->user;
     osh_tensor *whole = NULL; // own
     int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
@@ -365,7 +182,7 @@ done:
 
 /* Reads the table rows (of weight 0) that the node needs for the tokens of the batch. Sets *a to
  * these rows and their ids. */
-static osh_status node_pick(osh_ctx *cx, const job *j, const osh_node *n, osh_op_args *a,
+static osh_status node_pick(osh_ctx *cx, const osh_exec_job *j, const osh_node *n, osh_op_args *a,
                             osh_picked *rows)
 {
     osh_status rc = OSH_OK;
@@ -390,7 +207,8 @@ done:
 
 /* Sets the inputs and the weights of the node in *a. For a lookup op (embedding), also reads the
  * table rows that the batch needs into *rows, which the caller must free. */
-static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
+static osh_status node_gather(osh_ctx *cx, const osh_exec_job *j, int node, osh_op_args *a,
+                              osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
     bool picks = false;
@@ -418,7 +236,7 @@ static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *
 static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 {
     osh_status rc = OSH_OK;
-    job *j = walk->user;
+    osh_exec_job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
     bool finite = false; // true if the kernel itself has checked that out[0] is finite
@@ -430,7 +248,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     OSH_TRY(node_gather(cx, j, node, &a, &rows));
     bool routed = osh_walk_is_routed(walk, node) && !j->b->device;
     int expert = osh_walk_rows_of(walk, node);
-    osh_op_rows wanted = expert >= 0 ? expert_rows_on_device(j, expert) : (osh_op_rows){0};
+    osh_op_rows wanted = expert >= 0 ? osh_exec_expert_rows(j, expert) : (osh_op_rows){0};
     if (expert >= 0) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && osh_node_is(n, OSH_OP_LINEAR))
@@ -440,7 +258,8 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
         /* The output is stored in a new tensor, or in the tensor *from. */
-        if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
+        if (at == OSH_OUT_NEW)
+            OSH_TRY(osh_exec_make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
     }
@@ -452,7 +271,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
         if (!(finite && !k) && !is_masked(j->g, n->out[k]))
-            OSH_TRY(check_finite(cx, walk, node, k, &a));
+            OSH_TRY(osh_exec_check_finite(cx, walk, node, k, &a));
     for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(routed_spread(cx, walk, n->out[k]));
 done:
     osh_picked_deinit(cx, &rows);
@@ -463,7 +282,7 @@ done:
 
 /* Sets *q to the tensors for the kernel that computes gate, up and glu together. first: index of
  * the first of these nodes. Returns false if a tensor is missing or is not BF16. */
-static bool gather_gated(osh_gated *q, const job *j, int first)
+static bool gather_gated(osh_gated *q, const osh_exec_job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
     *q = (osh_gated){.x = j->b->values[n->in[0]], .glu = glu->attr};
@@ -483,7 +302,7 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
-    job *j = walk->user;
+    osh_exec_job *j = walk->user;
     int glu = first + OSH_GATED_GLU, v = j->g->nodes[glu].out[0];
     bool of_batch = osh_walk_out(walk, glu, 0) == OSH_OUT_OF_BATCH;
     osh_gated q;
@@ -491,7 +310,7 @@ static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
     OSH_TRY(osh_check_interrupt(cx));
     *done = false;
     if (!gather_gated(&q, j, first)) goto done;
-    if (!of_batch) OSH_TRY(make_value(cx, j, v, j->b->n_tokens));
+    if (!of_batch) OSH_TRY(osh_exec_make_value(cx, j, v, j->b->n_tokens));
     q.out = of_batch ? j->b->into[v] : j->b->values[v];
     OSH_TRY(osh_gated_run(cx, done, &q));
     if (*done && of_batch)
@@ -506,7 +325,7 @@ done:
 
 typedef struct lanes { // state of a batch whose nodes run sample by sample
     const osh_walk *walk;
-    const job *j;
+    const osh_exec_job *j;
     int first, end;   // nodes [first, end)
 } lanes;
 
@@ -568,8 +387,8 @@ static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker
     osh_status rc = OSH_OK;
     const lanes *l = user;
     osh_batch *lane = &l->j->lanes->batch[worker];
-    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .check = l->j->check, .first = l->first,
-             .n = l->end - l->first};
+    osh_exec_job j = {.g = l->j->g, .w = l->j->w, .b = lane, .check = l->j->check,
+                      .first = l->first, .n = l->end - l->first};
     bool was = osh_ctx_inline(cx, true);
     OSH_TRY(lane_begin(cx, l, lane, sample));
     OSH_TRY(osh_walk_lane(cx, l->walk, l->first, l->end, &j));
@@ -583,35 +402,35 @@ done:
 
 static int run_brought(const osh_walk *w, int from)
 {
-    const job *j = w->user;
+    const osh_exec_job *j = w->user;
     while (from < w->s.of.v1 && !j->b->values[from]) from++;
     return from;
 }
 
 static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 {
-    const job *j = w->user;
+    const osh_exec_job *j = w->user;
     int from = w->on_device ? osh_routed_from(j->g, v) : -1;
-    osh_op_rows rows = from >= 0 ? expert_rows_on_device(j, from) : (osh_op_rows){0};
-    return tell_rows(cx, j, v, j->b->values[v], from >= 0 ? &rows : NULL);
+    osh_op_rows rows = from >= 0 ? osh_exec_expert_rows(j, from) : (osh_op_rows){0};
+    return osh_exec_tell_rows(cx, j, v, j->b->values[v], from >= 0 ? &rows : NULL);
 }
 
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    const job *j = w->user;
-    return make_value(cx, j, v, j->b->n_tokens);
+    const osh_exec_job *j = w->user;
+    return osh_exec_make_value(cx, j, v, j->b->n_tokens);
 }
 
 static osh_status run_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
 {
-    const job *j = w->user;
+    const osh_exec_job *j = w->user;
     lanes l = {w, j, first, end};
     return osh_parallel_for(cx, j->b->seqs.n, lane_chunk, &l);
 }
 
 static void run_gone(osh_ctx *cx, osh_walk *w, int v)
 {
-    const job *j = w->user;
+    const osh_exec_job *j = w->user;
     osh_tensor_free(cx, j->b->values[v]);
     j->b->values[v] = NULL;
 }
@@ -622,7 +441,7 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
-    job *j = w->user;
+    osh_exec_job *j = w->user;
     if (first != OSH_E_NUMERIC || j->again) return first;
     osh_walk again = {.acts = w->acts, .user = j, .s = w->s, .on_device = w->on_device};
     for (int v = w->s.of.v0; v < w->s.of.v1; v++)
@@ -646,16 +465,16 @@ static const osh_walk_acts run_acts = {.brought = run_brought,
                                        .gated = run_gated,
                                        .lanes = run_lanes,
                                        .gone = run_gone,
-                                       .routes = run_routes,
-                                       .mixture = run_mixture,
-                                       .observed = run_observed,
+                                       .routes = osh_exec_routes,
+                                       .mixture = osh_exec_mixture,
+                                       .observed = osh_exec_observed,
                                        .over = run_over};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
 {
     osh_status rc = OSH_OK;
-    job j = {s->g, w, b, hooks, hooks ? hooks->lanes : NULL, check, s->first, s->n};
+    osh_exec_job j = {s->g, w, b, hooks, hooks ? hooks->lanes : NULL, check, s->first, s->n};
     osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s, .on_device = b->device != NULL};
     walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
@@ -670,7 +489,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     OSH_TRY(osh_walk_run(cx, &walk));
 done:
     osh_routed_deinit(cx, &j.routed);
-    drop_routes(cx, &j.gpu);
+    osh_exec_drop_routes(cx, &j.gpu);
     osh_tensor_free(cx, j.found);
     return rc;
 }

@@ -1,7 +1,5 @@
-/* ckpt_sums.c - records checksums of the tensors that were read. If a tensor gets two different
- * checksums, the source has changed during the run, or after a killed run whose output this run
- * continues. */
-#include <pthread.h>
+/* ckpt_sums.c - computes checksums of files and of tensors that the run has not read. Compares the
+ * tensors of a shard with the checksums that were recorded when they were read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,82 +9,6 @@
 /* Number of bytes that are read at a time if the elements of a tensor are not contiguous in the
  * file. */
 enum { PIECE_BYTES = 256 << 10 };
-
-struct osh_ckpt_sums {
-    pthread_mutex_t lock;
-    uint64_t *sums; // own [n]: checksum of each tensor that was read
-    bool *seen;     // own [n]: true if the tensor was read
-    int64_t *order; // own [n]: indices of the tensors in the order in which they were first read
-    int64_t n, n_seen; // n: number of stored tensors; n_seen: number of tensors in `order`
-};
-
-osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
-{
-    osh_status rc = OSH_OK;
-    struct osh_ckpt_sums *s = NULL; // own
-    osh_checkpoint_unwatch(cx, ck);
-    OSH_NEW(cx, s, 1);
-    pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // the checkpoint owns s, which osh_checkpoint_unwatch frees
-    OSH_NEW(cx, s->sums, ck->n_tensors);
-    OSH_NEW(cx, s->seen, ck->n_tensors);
-    OSH_NEW(cx, s->order, ck->n_tensors);
-    s->n = ck->n_tensors;
-done:
-    if (rc) osh_checkpoint_unwatch(cx, ck);
-    return rc;
-}
-
-void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck)
-{
-    if (!ck->sums) return;
-    pthread_mutex_destroy(&ck->sums->lock);
-    osh_free(cx, ck->sums->sums);
-    osh_free(cx, ck->sums->seen);
-    osh_free(cx, ck->sums->order);
-    osh_free(cx, ck->sums);
-    ck->sums = NULL;
-}
-
-osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum)
-{
-    struct osh_ckpt_sums *s = ck->sums;
-    uint64_t was = sum;
-    if (!s || tensor >= s->n) return OSH_OK;
-    pthread_mutex_lock(&s->lock);
-    if (s->seen[tensor]) was = s->sums[tensor];
-    else s->order[s->n_seen++] = tensor;
-    s->sums[tensor] = was, s->seen[tensor] = true;
-    pthread_mutex_unlock(&s->lock);
-    if (was == sum) return OSH_OK;
-    const osh_ckpt_tensor *t = &ck->tensors[tensor];
-    return osh_fail(cx, OSH_E_IO,
-                    "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
-                    t->shard < 0 ? ck->dir : osh_container_path(ck->shards[t->shard]), t->e->name,
-                    (unsigned long long)sum, (unsigned long long)was);
-}
-
-bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum)
-{
-    struct osh_ckpt_sums *s = ck->sums;
-    if (!s || tensor >= s->n) return false;
-    pthread_mutex_lock(&s->lock);
-    bool seen = s->seen[tensor];
-    *sum = s->sums[tensor];
-    pthread_mutex_unlock(&s->lock);
-    return seen;
-}
-
-bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum)
-{
-    struct osh_ckpt_sums *s = ck->sums;
-    if (!s) return false;
-    pthread_mutex_lock(&s->lock);
-    bool more = at < s->n_seen;
-    if (more) *tensor = s->order[at], *sum = s->sums[*tensor];
-    pthread_mutex_unlock(&s->lock);
-    return more;
-}
 
 static void add_bytes(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
 

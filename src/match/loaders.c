@@ -331,7 +331,7 @@ static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s does not load the embedding %s (%s): %s", names[i],
                      l->name, l->format->name, what);
     if (!loads[0] && !loads[1])
-        osh_log(cx, OSH_LOG_WARN, "neither %s nor %s loads the embedding %s (%s): %s", names[0],
+        osh_log(cx, OSH_LOG_WARN, "%s and %s do not load the embedding %s (%s): %s", names[0],
                 names[1], l->name, l->format->name, what);
     else
         osh_log(cx, osh_target_is(p->in->opt, "both") ? OSH_LOG_WARN : OSH_LOG_INFO,

@@ -149,23 +149,17 @@ static osh_status stream_add_row(osh_ctx *cx, void *user, int64_t row, int worke
     return OSH_OK;
 }
 
-static osh_status rows_run(osh_ctx *cx, const osh_op_args *a,
-                           osh_status (*row)(osh_ctx *, void *, int64_t, int))
-{
-    return osh_parallel_for(cx, osh_rows(a->in[0]), row, (void *)(uintptr_t)a);
-}
-
 static osh_status stream_mix_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return rows_run(cx, a, stream_mix_row);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), 1, stream_mix_row);
 }
 static osh_status stream_correct_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return rows_run(cx, a, stream_correct_row);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), 1, stream_correct_row);
 }
 static osh_status stream_add_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return rows_run(cx, a, stream_add_row);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), 1, stream_add_row);
 }
 
 const osh_op osh_op_stream_mix = {

@@ -35,7 +35,7 @@ static osh_status channel_gain_row(osh_ctx *cx, void *user, int64_t row, int wor
 
 static osh_status channel_gain_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_rows(a->in[0]), channel_gain_row, (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), 1, channel_gain_row);
 }
 
 const osh_op osh_op_channel_gain = {

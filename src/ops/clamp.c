@@ -34,8 +34,7 @@ static osh_status clamp_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status clamp_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), clamp_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, clamp_chunk);
 }
 
 /* Computes dx. dx is dy where x is within the limit, and 0 elsewhere. */

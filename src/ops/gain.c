@@ -35,8 +35,7 @@ static osh_status gain_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), gain_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, gain_chunk);
 }
 
 /* Computes dx = dy w and dw = sum of dy x. dw is summed sample by sample. */

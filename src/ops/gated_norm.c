@@ -92,8 +92,7 @@ static osh_status gated_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), gated_norm_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, gated_norm_chunk);
 }
 
 /* Adds the gradients of one head. Adds the gradient of w to dw [D], unless dw is NULL. s is silu(z)
@@ -157,8 +156,7 @@ static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *seq = NULL; // own [samples]: range of rows of each sample
 
     if (!a->din[2])
-        return osh_parallel_for(cx, osh_div_up(N, ROWS), gated_norm_back_chunk,
-                                (void *)(uintptr_t)a);
+        return osh_by_part(cx, a, N, ROWS, gated_norm_back_chunk);
     OSH_NEW(cx, dw, n_w);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {

@@ -87,8 +87,7 @@ static osh_status grouped_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int
 
 static osh_status grouped_norm_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), grouped_norm_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, grouped_norm_chunk);
 }
 
 static osh_status stream_gate_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
@@ -141,8 +140,7 @@ static osh_status stream_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 
 static osh_status stream_gate_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), stream_gate_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, stream_gate_chunk);
 }
 
 static osh_status stream_inject_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
@@ -192,8 +190,7 @@ static osh_status stream_inject_chunk(osh_ctx *cx, void *user, int64_t chunk, in
 
 static osh_status stream_inject_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), stream_inject_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[1]), ROWS, stream_inject_chunk);
 }
 
 const osh_op osh_op_grouped_norm = {

@@ -110,8 +110,7 @@ static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int wor
 
 static osh_status glu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), glu_grad_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, glu_grad_chunk);
 }
 
 static bool glu_passes_factors(const void *attr, int k)

@@ -65,8 +65,7 @@ static osh_status join_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, join_chunk);
 }
 
 /* Adds the columns of the output's gradient to the gradients of a and b. If all heads share b, the
@@ -94,8 +93,7 @@ static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
 
 static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_back_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, join_back_chunk);
 }
 
 const osh_op osh_op_join = {

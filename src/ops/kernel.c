@@ -141,6 +141,11 @@ static osh_status channel_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return OSH_OK;
 }
 
+osh_status osh_by_part(osh_ctx *cx, const void *args, int64_t n, int64_t each, osh_part_fn fn)
+{
+    return osh_parallel_for(cx, osh_div_up(n, each), fn, (void *)(uintptr_t)args);
+}
+
 osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step)
 {
     channel_job j = {a, step};

@@ -58,7 +58,7 @@ static osh_status match_chunk(osh_ctx *cx, void *user, int64_t row, int worker)
 
 static osh_status match_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_rows(a->in[0]), match_chunk, (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), 1, match_chunk);
 }
 
 const osh_op osh_op_match_rms = {

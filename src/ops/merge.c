@@ -67,7 +67,7 @@ static osh_status triangle_ref(osh_ctx *cx, const osh_op_args *a)
 static osh_status triangle_fast(osh_ctx *cx, const osh_op_args *a)
 {
     check_states(a);
-    return osh_parallel_for(cx, osh_div_up(a->out[0]->shape[0], ROWS), triangle_chunk, (void *)a);
+    return osh_by_part(cx, a, a->out[0]->shape[0], ROWS, triangle_chunk);
 }
 
 const osh_op osh_op_merge_lower = {

@@ -52,7 +52,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
 static osh_status mix_fast(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, a->seqs ? a->seqs->n : 1, mix_sample, (void *)a);
+    return osh_by_part(cx, a, a->seqs ? a->seqs->n : 1, 1, mix_sample);
 }
 
 const osh_op osh_op_mix = {

@@ -89,8 +89,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     assert(osh_width(a->in[0]) == osh_width(a->in[1]) &&
            osh_width(a->in[0]) == osh_width(a->out[0]));
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), combine_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, combine_chunk);
 }
 
 /* Computes the gradients of a row:

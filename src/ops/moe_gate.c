@@ -205,8 +205,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_moe_gate_attr *at = a->attr;
     assert(at->experts <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == at->experts), (void)at;
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), moe_gate_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, moe_gate_chunk);
 }
 
 /* ---- moe_hash ---- */
@@ -271,8 +270,7 @@ done:
 
 static osh_status moe_hash_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), moe_hash_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, moe_hash_chunk);
 }
 
 /* ---- gradient ---- */

@@ -96,8 +96,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS &&
            osh_width(a->in[0]) == osh_width(a->out[0]));
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), router_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, router_chunk);
 }
 
 /* Adds the gradients of the logits and of w for row n (one token). g [E] is the gradient of the

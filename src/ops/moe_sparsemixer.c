@@ -75,8 +75,7 @@ static osh_status mixer_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status mixer_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), mixer_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, mixer_chunk);
 }
 
 /* Computes dx_e. For each of the two choices, adds

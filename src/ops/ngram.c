@@ -257,8 +257,7 @@ static osh_status ngram_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
 
 static osh_status ngram_gate_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[2]), ROWS), ngram_gate_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[2]), ROWS, ngram_gate_chunk);
 }
 
 const osh_op osh_op_ngram_embedding = {

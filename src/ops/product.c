@@ -38,8 +38,7 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), product_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, product_chunk);
 }
 
 /* Computes da = dy b and db = dy a. */

@@ -74,8 +74,7 @@ static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), routed_scale_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, routed_scale_chunk);
 }
 
 /* Computes dx = dy * weight, and the gradient of in[1]. droute[n, :] is the sum of dy x. dlogits[n,

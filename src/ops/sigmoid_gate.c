@@ -74,8 +74,7 @@ static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), sigmoid_gate_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[1]), ROWS, sigmoid_gate_chunk);
 }
 
 /* Computes two gradients. The sum is over the elements to which the gate applies.

@@ -72,8 +72,7 @@ static osh_status slice_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), slice_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, slice_chunk);
 }
 
 static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)

@@ -166,8 +166,7 @@ static osh_status weights_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 static osh_status weights_ref(osh_ctx *cx, const osh_op_args *a)
 {
     assert(osh_width(a->out[0]) <= WEIGHTS);
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), weights_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, weights_chunk);
 }
 
 static osh_status read_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
@@ -217,8 +216,7 @@ static osh_status read_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status read_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), read_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[1]), ROWS, read_chunk);
 }
 
 static osh_status write_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
@@ -280,8 +278,7 @@ static osh_status write_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status write_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), write_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_rows(a->in[1]), ROWS, write_chunk);
 }
 
 static osh_status mean_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,

@@ -27,8 +27,7 @@ static osh_status tanh_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status tanh_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), tanh_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, tanh_chunk);
 }
 
 static bool tanh_limits(const void *attr, int k)

@@ -69,8 +69,7 @@ static osh_status xielu_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status xielu_ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), xielu_chunk,
-                            (void *)(uintptr_t)a);
+    return osh_by_part(cx, a, osh_tensor_numel(a->in[0]), PIECE, xielu_chunk);
 }
 
 /* Computes dx, and the gradients of alpha_p, alpha_n and beta. The gradients of these weights are

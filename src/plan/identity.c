@@ -103,12 +103,19 @@ done:
     return rc;
 }
 
+/* Returns the index of the field `name`, or the number of fields if there is no such field. */
+static size_t identity_find(const osh_identity *id, const char *name)
+{
+    size_t i = 0;
+    while (i < id->n && strcmp(id->names[i], name)) i++;
+    return i;
+}
+
 /* Returns the value of the field `name`, or NULL if there is no such field. */
 static const char *identity_value(const osh_identity *id, const char *name)
 {
-    for (size_t i = 0; i < id->n; i++)
-        if (!strcmp(id->names[i], name)) return id->values[i];
-    return NULL;
+    size_t i = identity_find(id, name);
+    return i < id->n ? id->values[i] : NULL;
 }
 
 /* Adds a field for the file `name` of the source. Adds nothing if the file does not exist, or if it
@@ -376,17 +383,18 @@ done:
     return rc;
 }
 
-/* Sets *out as osh_identity_differs does, but compares only the field back_end. This field is
- * compared first, because several other fields depend on it. */
-static osh_status identity_back_end_differs(osh_ctx *cx, char **out, const osh_identity *id,
-                                            const cJSON *was)
+/* Sets *out as osh_identity_differs does, but compares only field i. */
+static osh_status identity_field_differs(osh_ctx *cx, char **out, const osh_identity *id, size_t i,
+                                         const cJSON *was)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, "back_end");
-    const char *now = identity_value(id, "back_end"), *old = cJSON_GetStringValue(v);
-    if (!now || !old || !strcmp(now, old)) return OSH_OK;
-    bool known = !strcmp(old, "cpu") || !strcmp(old, "cuda");
-    *out = osh_sprintf(cx, "back_end is '%s', was '%.200s'%s%s%s", now, old,
-                       known ? " (--device " : "", known ? old : "", known ? ")" : "");
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
+    const char *old = cJSON_GetStringValue(v), *mark = v ? "'" : "";
+    if (id->here[i] || (old && !strcmp(old, id->values[i]))) return OSH_OK;
+    bool device = old && !strcmp(id->names[i], "back_end") &&
+                  (!strcmp(old, "cpu") || !strcmp(old, "cuda"));
+    *out = osh_sprintf(cx, "%s is '%s', was %s%.200s%s%s%s%s", id->names[i], id->values[i], mark,
+                       old ? old : "not there", mark, device ? " (--device " : "",
+                       device ? old : "", device ? ")" : "");
     return *out ? OSH_OK : OSH_E_NOMEM;
 }
 
@@ -394,18 +402,12 @@ osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id,
 {
     osh_status rc = OSH_OK;
     *out = NULL;
-    OSH_TRY(identity_back_end_differs(cx, out, id, was));
+    // back_end is compared first, because several other fields depend on it
+    size_t first = identity_find(id, "back_end");
+    for (size_t k = 0; !*out && k <= id->n; k++)
+        if (k || first < id->n)
+            OSH_TRY(identity_field_differs(cx, out, id, k ? k - 1 : first, was));
     if (*out) goto done;
-    for (size_t i = 0; i < id->n; i++) {
-        if (id->here[i]) continue;
-        const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
-        if (cJSON_IsString(v) && !strcmp(v->valuestring, id->values[i])) continue;
-        *out =
-            osh_sprintf(cx, "%s is '%s', was %s%.200s%s", id->names[i], id->values[i], v ? "'" : "",
-                        cJSON_IsString(v) ? v->valuestring : "not there", v ? "'" : "");
-        if (!*out) rc = OSH_E_NOMEM;
-        goto done;
-    }
     for (const cJSON *v = was ? was->child : NULL; v; v = v->next) {
         if (identity_value(id, v->string)) continue;
         *out = osh_sprintf(cx, "%s is not there, was '%.200s'", v->string,

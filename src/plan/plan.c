@@ -140,7 +140,7 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
     osh_best_begin(&p->in);
     if (o->survey) OSH_TRY(plan_begin_survey(cx, p));
     for (size_t i = 0; i < p->in.recipe->n; i++)
-        if (p->in.recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
+        if (p->in.recipe->modifiers[i].n_candidates && !osh_wants_choice(o))
             osh_log(cx, OSH_LOG_INFO,
                     "candidates has no effect without --target-bits or --target-size");
     p->in.arithmetic =

@@ -242,9 +242,9 @@ static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *
                                "Transformers 5.17 %s %sexperts (such as `%s`), so use vLLM. ",
                                fault, the, name));
     else if (table && !osh_q_transformers_embeds(table->scheme, table->format))
-        OSH_TRY(osh_buf_printf(cx, b, "%s the embedding `%s`%s. ",
-                               vllm ? "Transformers 5.17 does not load"
-                                    : "Neither vLLM nor transformers loads",
+        OSH_TRY(osh_buf_printf(cx, b, "%s not load the embedding `%s`%s. ",
+                               vllm ? "Transformers 5.17 does"
+                                    : "vLLM and transformers do",
                                table->name, vllm ? ", so use vLLM" : ""));
     else
         OSH_TRY(osh_buf_printf(cx, b,

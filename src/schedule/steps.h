@@ -67,9 +67,9 @@ const osh_range *osh_steps_range(const osh_steps *s);
 size_t osh_steps_bytes(const osh_steps *s); // bytes of memory that the list occupies
 const char *osh_step_name(osh_step_kind kind);
 
-/* Only visit.c calls the next two functions. osh_steps_begin empties the list for a visit with
- * range r. osh_steps_add appends a copy of the step. It copies only the entries of the step's
- * arrays that belong to the range. */
+/* Only visit.c and visit_walk.c call the next two functions. osh_steps_begin empties the list for a
+ * visit with range r. osh_steps_add appends a copy of the step. It copies only the entries of the
+ * step's arrays that belong to the range. */
 void osh_steps_begin(osh_steps *s, const osh_range *r);
 osh_status osh_steps_add(osh_ctx *cx, osh_steps *s, const osh_step *step);
 /* Working memory for the caller that makes a list of steps. osh_steps_list returns one of several

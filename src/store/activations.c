@@ -351,11 +351,6 @@ done:
     return rc;
 }
 
-int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
-{
-    return (int64_t)osh_arena_gross((size_t)n_tokens * osh_value_bytes(g, value));
-}
-
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens)
 {

@@ -58,3 +58,8 @@ int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d)
 {
     return (int64_t)osh_mem_gross(largest_sample(g, d));
 }
+
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
+{
+    return (int64_t)osh_arena_gross((size_t)n_tokens * osh_value_bytes(g, value));
+}

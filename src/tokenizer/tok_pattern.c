@@ -82,88 +82,6 @@ static osh_status rewriter_put(rewriter *r, const char *s, size_t n)
     return osh_buf_append(r->cx, r->out, s, n);
 }
 
-/* Writes the ranges by which Unicode 15 to 16 extended the class `cls`: "L" stands for Lu, Ll, ...;
- * "sc:Han" is a script. */
-static osh_status put_newer(rewriter *r, const char *cls)
-{
-    osh_status rc = OSH_OK;
-
-    for (const osh_uni_range *u = osh_uni_newer; u->hi; u++)
-        if (!strncmp(u->cls, cls, strlen(cls)))
-            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%X}-\\x{%X}", u->lo, u->hi));
-done:
-    return rc;
-}
-
-/* Writes a class escape as members of a bracket class. */
-static osh_status put_members(rewriter *r, char kind, const char *prop)
-{
-    static const char *const word[] = {"L", "M", "Nd", "Nl"};
-    osh_status rc = OSH_OK;
-
-    if (kind == 's') {
-        OSH_TRY(osh_buf_printf(r->cx, r->out,
-                               "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
-                               "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
-    } else if (kind == 'd') {
-        OSH_TRY(rewriter_put(r, "\\p{Nd}", 6));
-        OSH_TRY(put_newer(r, "Nd"));
-    } else if (kind == 'h') {
-        OSH_TRY(rewriter_put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // circled letters are symbols (So), but have the property Alphabetic
-        for (size_t i = 0; i < 4; i++) {
-            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
-            OSH_TRY(put_newer(r, word[i]));
-        }
-        OSH_TRY(osh_buf_printf(r->cx, r->out,
-                               "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
-                               "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
-    } else {
-        char name[48]; // PCRE2 reads a script name without "sc:" as script extensions
-        snprintf(name, sizeof name, "%s%s", osh_uni_is_script(prop) ? "sc:" : "", prop);
-        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", name));
-        OSH_TRY(put_newer(r, name));
-    }
-done:
-    return rc;
-}
-
-/* Writes a class escape outside of brackets, where Oniguruma's \w also contains the superscripts
- * and fractions of Latin-1. */
-static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
-{
-    osh_status rc = OSH_OK;
-    bool mn = !strcmp(prop, "Mn"); // Unicode 16 has changed U+1171E from Mn to Mc
-
-    if (mn)
-        OSH_TRY(osh_buf_printf(r->cx, r->out, negated ? "(?:\\x{1171E}|" : "(?:(?!\\x{1171E})"));
-    OSH_TRY(rewriter_put(r, negated ? "[^" : "[", negated ? 2 : 1));
-    OSH_TRY(put_members(r, kind, prop));
-    if (kind == 'w') OSH_TRY(osh_buf_printf(r->cx, r->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE"));
-    OSH_TRY(rewriter_put(r, mn ? "])" : "]", mn ? 2 : 1));
-done:
-    return rc;
-}
-
-/* Writes \b or \B in terms of the \w of put_class. */
-static osh_status put_boundary(rewriter *r, bool negated)
-{
-    static const char *const ahead[2][2] = {{"(?!", "(?="}, {"(?=", "(?!"}};
-    osh_status rc = OSH_OK;
-
-    OSH_TRY(rewriter_put(r, "(?:(?<=", 7));
-    OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][0]));
-    OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(rewriter_put(r, ")|(?<!", 6));
-    OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][1]));
-    OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(rewriter_put(r, "))", 2));
-done:
-    return rc;
-}
-
 /* Reads the name of \p{Name}, \p{^Name} or \P{Name}; `at` is after the p. */
 static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negated)
 {
@@ -265,7 +183,7 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     if (!in_class && (c == 'b' || c == 'B')) {
         r->at += 2;
         r->last = 0;
-        return put_boundary(r, c == 'B');
+        return osh_tok_boundary(r->cx, r->out, c == 'B');
     }
     if (c == 'C') return rewriter_refuse(r, "\\C is not supported");
     OSH_TRY(rewriter_check_escape(r));
@@ -312,9 +230,9 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
         OSH_TRY(rewriter_refuse(r, "a negated class inside brackets"));
     }
     if (in_class)
-        OSH_TRY(put_members(r, kind, prop));
+        OSH_TRY(osh_tok_class_members(r->cx, r->out, kind, prop));
     else
-        OSH_TRY(put_class(r, kind, prop, negated));
+        OSH_TRY(osh_tok_class(r->cx, r->out, kind, prop, negated));
 done:
     return rc;
 }

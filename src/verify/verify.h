@@ -137,8 +137,10 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
-/* True if the recipe prunes all weights of the Linear. */
-bool osh_verify_may_be_zero(const osh_verify *v, const osh_linear *l);
+/* For a Linear whose weights are all 0, although those of the source are not. Unless the recipe
+ * prunes all weights of the Linear, adds a finding and sets *lost to true. Otherwise sets *lost to
+ * false. */
+osh_status osh_verify_lost(osh_ctx *cx, bool *lost, osh_verify *v, const osh_linear *l);
 /* Checks the zeros of a pruned weight w. `source`: weight in the source, or NULL. If the pruning
  * method keeps the values that are not 0, these must equal those in `source`. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,

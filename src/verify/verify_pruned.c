@@ -64,11 +64,20 @@ static osh_prune_rule pruned_rule(const osh_verify *v, const osh_linear *l)
     return osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
 }
 
-bool osh_verify_may_be_zero(const osh_verify *v, const osh_linear *l)
+/* True if the recipe prunes all weights of the Linear. */
+static bool pruned_whole(const osh_verify *v, const osh_linear *l)
 {
     if (l->prune.modifier < 0 && l->scheme_index >= 0) return false;
     osh_prune_rule rule = pruned_rule(v, l);
     return rule.m ? rule.n >= rule.m : rule.sparsity >= 1;
+}
+
+osh_status osh_verify_lost(osh_ctx *cx, bool *lost, osh_verify *v, const osh_linear *l)
+{
+    *lost = !pruned_whole(v, l);
+    return *lost ? osh_verify_add(cx, v, l->name, "values that are not 0, as the source's",
+                                  "all weights are 0")
+                 : OSH_OK;
 }
 
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,
@@ -101,6 +110,7 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
     osh_tensor *w = NULL, *source = NULL; // own
     double err = 0, all = 0, square = 0, was = osh_verify_recorded(v, l->name);
     char text[64];
+    bool lost;
     OSH_TRY(osh_tensor_new(cx, &w, t->e->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, w->data, v->ck, t));
@@ -115,9 +125,8 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
         err += sum[0], all += sum[1], square += kept[1];
     }
     // ConstantPruningModifier also sets weights up to 1e-8 to 0
-    if (!(square > 0) && all > 1e-16 * (double)(l->O * l->I) && !osh_verify_may_be_zero(v, l))
-        OSH_TRY(osh_verify_add(cx, v, l->name, "values that are not 0, as the source's",
-                               "all weights are 0"));
+    if (!(square > 0) && all > 1e-16 * (double)(l->O * l->I))
+        OSH_TRY(osh_verify_lost(cx, &lost, v, l));
     double nmse = all > 0 ? err / all : 0;
     if (v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);

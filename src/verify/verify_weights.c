@@ -313,17 +313,6 @@ done:
     return rc;
 }
 
-/* Sets *zero to true if dq has only zeros, w has other values, and osh_verify_may_be_zero does not
- * allow this. In that case, adds a finding. Otherwise sets *zero to false. */
-static osh_status errors_check_zero(osh_ctx *cx, bool *zero, osh_verify *v, const osh_linear *l,
-                                    const errors *e)
-{
-    *zero = e->norm > 0 && !(e->square > 0) && !osh_verify_may_be_zero(v, l);
-    return *zero ? osh_verify_add(cx, v, l->name, "values that are not 0, as the source's",
-                                  "all weights are 0")
-                 : OSH_OK;
-}
-
 /* Compares the measured errors with their bounds. `solved`: true if codes need not be the nearest.
  * `target`: true if the codes are those of a changed weight, which `oneshot verify` cannot
  * compute. */
@@ -434,7 +423,8 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (v->n == before && !solved) OSH_TRY(module_compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
         OSH_TRY(errors_measure(cx, v, &e, l, &s, nearest));
-        if (solved) OSH_TRY(errors_check_zero(cx, &zero, v, l, &e));
+        zero = solved && e.norm > 0 && !(e.square > 0);
+        if (zero) OSH_TRY(osh_verify_lost(cx, &zero, v, l));
         if (!zero) OSH_TRY(errors_check(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:

@@ -224,7 +224,7 @@ warned() { # arguments: scheme with flags, part of the warning, part of README.m
 warned 'W4A16 --group-size -1' 'transformers 5.17 does not load' 'Transformers 5.17 does not load'
 "$ONESHOT" plan --model q --scheme W4A16 --group-size -1 --targets Embedding,Linear --ignore lm_head 2>&1 | tr -s ' \n' ' ' |
     grep -q 'transformers 5.17 does not load embeddings' || fail "the plan names transformers"
-warned FP8_DYNAMIC 'neither transformers 5.17 nor vLLM 0.32 loads' 'Neither vLLM nor transformers loads'
+warned FP8_DYNAMIC 'transformers 5.17 and vLLM 0.32 do not load' 'vLLM and transformers do not load'
 for engine in vllm transformers; do
     if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --targets Embedding --target $engine >log 2>&1; then fail "$engine"; fi
     grep -q 'does not load the embedding model.embed_tokens (float-quantized)' log || fail "$(cat log)"

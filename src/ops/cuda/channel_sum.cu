@@ -9,6 +9,14 @@
 
 enum { WARPS = 16, THREADS = 32 * WARPS, MERGE_THREADS = 256 };
 
+/* Sets the sum of channel c to `all`. The state sum [2, D] has the nearest float in its first row,
+ * and the rest in its second row. */
+static __device__ __forceinline__ void put_sum(float *sum, int64_t D, int64_t c, double all)
+{
+    sum[c] = (float)all;
+    sum[D + c] = (float)(sum[c] - all);
+}
+
 /* Adds the sums of 32 channels of x [n, D] to the state sum [2, D]. */
 template <class T>
 static __global__ void channel_sum_kernel(float *sum, const T *x, int64_t n, int64_t D)
@@ -24,8 +32,7 @@ static __global__ void channel_sum_kernel(float *sum, const T *x, int64_t n, int
     if (warp || c >= D) return;
     all = (double)sum[c] - sum[D + c];
     for (int w = 0; w < WARPS; w++) all += shared[w][lane];
-    sum[c] = (float)all;
-    sum[D + c] = (float)(sum[c] - all);
+    put_sum(sum, D, c, all);
 }
 
 osh_status osh_channel_sum_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -50,8 +57,7 @@ static __global__ void merge_sum_kernel(float *to, float *from, int64_t n)
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
         double all = ((double)to[i] - to[n + i]) + ((double)from[i] - from[n + i]);
-        to[i] = (float)all;
-        to[n + i] = (float)(to[i] - all);
+        put_sum(to, n, i, all);
         from[i] = from[n + i] = 0;
     }
 }
