@@ -155,12 +155,15 @@ static const word words[] = {
     {OSH_FOREIGN_VALUE, "format=gguf",
      "the program does not write GGUF: want llama.cpp's llama-quantize"},
     {OSH_FOREIGN_VALUE, "method=awq", "want a recipe: docs/how-to/awq.md"},
-    {OSH_FOREIGN_VALUE, "method=smoothquant", "want a recipe: docs/how-to/smoothquant.md"},
-    {OSH_FOREIGN_VALUE, "method=autoround", "want a recipe: docs/how-to/learned-rounding.md"},
-    {OSH_FOREIGN_VALUE, "method=auto_round", "want a recipe: docs/how-to/learned-rounding.md"},
-    {OSH_FOREIGN_VALUE, "method=sparsegpt", "want a recipe: docs/how-to/pruning.md"},
+    {OSH_FOREIGN_VALUE, "method=smoothquant",
+     "want a recipe: docs/how-to/smoothquant.md"},
+    {OSH_FOREIGN_VALUE, "method=autoround",
+     "want a recipe: docs/how-to/learned-rounding.md"},
+    {OSH_FOREIGN_VALUE, "method=auto_round",
+     "want a recipe: docs/how-to/learned-rounding.md"},
+    {OSH_FOREIGN_VALUE, "method=sparsegpt",
+     "want a recipe: docs/how-to/pruning.md"},
     {OSH_FOREIGN_VALUE, "method=best", "want --quality best"},
-    {OSH_FOREIGN_VALUE, "method=max", "want --quality max"},
 };
 
 static bool same_word(const char *a, const char *b)

@@ -74,7 +74,7 @@ done:
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;
-    if (!p->in->quality || !o->scheme || o->chosen || o->group_size || p->in->group_size ||
+    if (!p->in->best || !o->scheme || o->chosen || o->group_size || p->in->group_size ||
         a->type != OSH_Q_INT || a->scale_dtype != OSH_Q_SCALE_PLAIN)
         return 0;
     for (int64_t n = 64; n >= 32; n /= 2)

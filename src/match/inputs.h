@@ -30,7 +30,7 @@ typedef struct osh_inputs {
     bool by_route; // true if each expert is calibrated only on the tokens that are routed to it
     /* The members from here to `spared` are decisions of `quality best` (plan/best.h), if the user
      * does not give these settings. */
-    osh_quality quality; // the highest quality of a modifier
+    bool best;                 // true if some modifier has `quality best`
     /* view: sequential targets (classes or names at which the graph is cut) */
     const osh_strs *targets;
     /* Group size that replaces the group size of the scheme; 0: the scheme's size is used. */

@@ -47,11 +47,11 @@ const osh_field osh_option_fields[] = {
     {ROW(scheme), .group = "Scheme", .brief = "such as W4A16 (oneshot help schemes)",
      .type = OSH_F_STR,
      .doc = "quantization scheme such as W4A16, instead of a recipe (list: oneshot help schemes)"},
-    {ROW(quality), .brief = "fast, gptq, best or max (least loss)", .type = OSH_F_STR,
-     .values = "fast|gptq|best|max",
+    {ROW(quality), .brief = "fast, gptq, or best (least loss)", .type = OSH_F_STR,
+     .values = "fast|gptq|best",
      .doc = "method that chooses codes: fast rounds to nearest without data, gptq is GPTQ as in "
-            "LLM Compressor, best loses less, and max loses least but takes longest "
-            "(docs/explanation/quality.md). Keys of a recipe have priority"},
+            "LLM Compressor, best has the least loss (docs/explanation/quality.md). Keys of a "
+            "recipe have priority"},
     {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor recipe",
      .type = OSH_F_STR, .doc = "YAML file with an LLM Compressor recipe"},
     {ROW(ignore), .brief = "modules that stay dense", .type = OSH_F_STRS,
@@ -66,8 +66,7 @@ const osh_field osh_option_fields[] = {
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
-            "the size of the scheme, or with --quality best or max 64 or 32 if that does not "
-            "divide the "
+            "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
             "columns of all modules"},
     {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense|pad",
      .doc = "for modules whose number of columns is not a multiple of the group size. refuse: "
@@ -105,7 +104,7 @@ const osh_field osh_option_fields[] = {
     {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = -1,
      .max = 1e9, .dflt = "-1",
      .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
-            "tokenizer and the model; -1: at most 2048 with quality best or max, else that limit"},
+            "tokenizer and the model; -1: at most 2048 with quality best, else that limit"},
     {ROW(text_column), .type = OSH_F_STRS, .whole = true,
      .doc = "key or column with the text (default: input_ids, else text, else a conversation in "
             "messages, conversations, prompt and response or completion, instruction and output, "
@@ -147,7 +146,7 @@ const osh_field osh_option_fields[] = {
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
      .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
-            "layers, or Linear with quality best or max); may be repeated"},
+            "layers, or Linear with quality best); may be repeated"},
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "number of targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
@@ -171,8 +170,8 @@ const osh_field osh_option_fields[] = {
             "GPU. Changes last bits"},
     {ROW(host_memory), .brief = "budget, such as 8GB", .type = OSH_F_BYTES, .dflt = "0", .min = 0,
      .max = 1e15, .doc = "memory budget of the whole program. 0: no budget. Changes no result"},
-    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
-     .doc = "number of threads. 0: one for each core. Changes no result"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0,
+     .max = 4096, .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "memory budget on the device for weights, statistics, the current batch and scratch, "
             "such as 800MiB. 0: no budget. Changes no result"},
@@ -203,12 +202,8 @@ const osh_field osh_option_fields[] = {
             "--prefetch allow (docs/explanation/memory.md). 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "page-locks values in host memory when a GPU is used. Changes no result"},
-    {.name = "ranks",
-     .offset = offsetof(osh_options, n_ranks),
-     .type = OSH_F_INT,
-     .dflt = "0",
-     .min = 0,
-     .max = 1 << 20,
+    {.name = "ranks", .offset = offsetof(osh_options, n_ranks), .type = OSH_F_INT, .dflt = "0",
+     .min = 0, .max = 1 << 20,
      .doc = "for `oneshot plan`: number of processes that mpirun or srun will start "
             "(docs/how-to/cluster.md). 0: the number of processes that it has started"},
     {ROW(ranks_per_node), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1 << 20,

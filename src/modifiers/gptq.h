@@ -167,7 +167,7 @@ const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
  * key. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
-/* Sets the options of quality "best" or "max" (m->quality). */
+/* Sets the options of quality "best". */
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 /* Returns the name of step k. Step 0 is the column loop, with the name "solve". The later steps are
  * the refine steps. */

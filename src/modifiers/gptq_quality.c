@@ -55,7 +55,6 @@ osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m)
     g->n_refine = 3;
     osh_status rc = osh_fields_default(cx, tune_fields, &g->tune);
     g->tune.may = true;
-    g->tune.brief = m->quality == OSH_QUALITY_BEST;
     return rc ? rc : osh_field_set(cx, osh_field_find(m->type->fields, "target"), g, "original");
 }
 
@@ -101,7 +100,7 @@ static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const c
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_fields_default(cx, tune_fields, &g->tune));
-    g->tune.may = g->tune.brief = false;
+    g->tune.may = false;
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) g->tune.steps = 0;
     else if (v->kind == OSH_Y_INT) OSH_TRY(osh_field_set(cx, tune_fields, &g->tune, v->text));
     else if (v->kind != OSH_Y_MAP)

@@ -67,8 +67,8 @@ enum {
     OSH_FREE_SIGNS = 8   // scales may be negative where osh_q_may_be_signed() is true
 };
 typedef struct osh_quantizer {
-    /* Sets the arguments of m for m->quality, 'best' or 'max', before its keys are read. NULL: the
-     * modifier has neither quality. */
+    /* Sets the arguments of m for quality 'best', before its keys are read. NULL: the modifier does
+     * not have this quality. */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
     /* Returns true if m does the same as QuantizationModifier. This may depend on the arguments of
      * m. NULL: m never does the same. */

@@ -74,11 +74,6 @@ unsigned osh_modifier_freedom(const osh_modifier *m)
     return q && q->freedom ? q->freedom(m) : 0;
 }
 
-const char *osh_quality_name(osh_quality q)
-{
-    return q == OSH_QUALITY_BEST ? "best" : q == OSH_QUALITY_MAX ? "max" : "";
-}
-
 const struct osh_tune_rule *osh_modifier_tunes(const osh_modifier *m)
 {
     const osh_quantizer *q = m->type->quantizer;

@@ -23,8 +23,6 @@ typedef struct osh_candidate {
     osh_q_args weights, inputs; // arguments of a named scheme
 } osh_candidate;
 typedef struct osh_modifier_type osh_modifier_type;
-/* How much a modifier does to lower the loss. PLAIN: only what its keys say. */
-typedef enum { OSH_QUALITY_PLAIN, OSH_QUALITY_BEST, OSH_QUALITY_MAX } osh_quality;
 struct osh_modifier {
     const osh_modifier_type *type;
     /* Own: arguments of the modifier. type->bytes is their size, and type->fields describes
@@ -42,7 +40,7 @@ struct osh_modifier {
     /* True: `cache` comes from a config group, so queries are quantized, too. */
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
-    osh_quality quality;    // level that the key `quality` or --quality asks for
+    bool best;              // true: the modifier has quality best
     /* True: the modifier has no effect, because a later GPTQModifier without schemes takes over its
      * schemes. */
     bool replaced;
@@ -113,8 +111,6 @@ const osh_block_rule *osh_modifier_blocks(const osh_modifier *m);
 double osh_modifier_share(const osh_modifier *m);
 /* Returns the differences that m may cause (OSH_FREE_* bits). */
 unsigned osh_modifier_freedom(const osh_modifier *m);
-/* Returns the word of the key `quality`, "best" or "max". Returns "" for OSH_QUALITY_PLAIN. */
-const char *osh_quality_name(osh_quality q);
 /* Returns how the model is tuned after all solves (view), or NULL if it is not tuned. */
 const struct osh_tune_rule *osh_modifier_tunes(const osh_modifier *m);
 /* Returns the name of step k of a solve, or NULL if it has none. */

@@ -45,12 +45,11 @@ static const char *const absent[] = {"PruningSparseGPTModifier", NULL};
 
 static const struct quality {
     const char *name, *type;
-    osh_quality level;
+    bool best;
 } qualities[] = {
-    {"fast", "QuantizationModifier", OSH_QUALITY_PLAIN},
-    {"gptq", "GPTQModifier", OSH_QUALITY_PLAIN},
-    {"best", "GPTQModifier", OSH_QUALITY_BEST},
-    {"max", "GPTQModifier", OSH_QUALITY_MAX},
+    {"fast", "QuantizationModifier", false},
+    {"gptq", "GPTQModifier", false},
+    {"best", "GPTQModifier", true},
     {0},
 };
 
@@ -134,7 +133,7 @@ static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, cons
         const osh_yaml *v = body->items[i];
         if (!body->keys[i]->text || strcmp(body->keys[i]->text, "quality")) continue;
         if (!(*out = find_quality(v->text ? v->text : "")))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s': want fast, gptq, best or max", what,
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s': want fast, gptq or best", what,
                      v->line, v->column, v->text ? v->text : "");
     }
 done:
@@ -209,8 +208,8 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
     OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
-    if (level) m->quality = level->level;
-    if (m->quality) OSH_TRY(m->type->quantizer->best(cx, m));
+    m->best = level && level->best;
+    if (m->best) OSH_TRY(m->type->quantizer->best(cx, m));
     if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
         OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column,
                  m->type->name);
@@ -401,7 +400,7 @@ static osh_status recipe_parse_text(osh_ctx *cx, osh_recipe **out, const char *t
     OSH_NEW(cx, r, 1);
     if (quality) {
         const struct quality *q = find_quality(quality);
-        if (!q) OSH_FAIL(cx, OSH_E_USAGE, "quality '%s': want fast, gptq, best or max", quality);
+        if (!q) OSH_FAIL(cx, OSH_E_USAGE, "quality '%s': want fast, gptq or best", quality);
         r->quality = q->name;
     }
     OSH_TRY(osh_yaml_parse(cx, &y, text, n, what));

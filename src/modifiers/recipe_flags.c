@@ -102,9 +102,8 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
     osh_buf b;
     osh_q_scheme scheme = {0};
     bool changed = f->num_bits || f->group_size || f->symmetric;
-    const char *method = f->method ? f->method : "rtn";
-    bool best = !strcmp(method, "best") || !strcmp(method, "max"),
-         gptq = best || !strcmp(method, "gptq");
+    bool best = f->method && !strcmp(f->method, "best"),
+         gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
     // An unknown preset is reported here, because a later error would name a line of a recipe that
@@ -120,7 +119,7 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
         OSH_TRY(osh_yaml_quote(cx, &b, f->scheme));
         OSH_TRY(osh_buf_append(cx, &b, "\n", 1));
     }
-    if (best) OSH_TRY(osh_buf_printf(cx, &b, "      quality: %s\n", method));
+    if (best) OSH_TRY(osh_buf_printf(cx, &b, "      quality: best\n"));
     if (!changed && f->targets->n)
         OSH_TRY(put_list(cx, &b, 6, "targets", f->targets, NULL));
     OSH_TRY(put_list(cx, &b, 6, "ignore", f->ignore, *spared ? f->head : NULL));

@@ -16,7 +16,6 @@ const osh_topic osh_topics[] = {
      "gptq  has the codes of LLM Compressor's GPTQModifier.\n"
      "best  also searches scales, refines codes, and compares with the original\n"
      "      model. It takes longer and loses less in the same bytes.\n"
-     "max   also tunes the whole model, even if that takes hours.\n"
      "\n"
      "128 to 512 samples of the kind that the model will see are enough. In a recipe:\n"
      "\n"
@@ -27,7 +26,7 @@ const osh_topic osh_topics[] = {
      "  block_size      columns of a block [128]\n"
      "  dampening_frac  share of mean(diag H) that is added to diag H [0.01]\n"
      "  actorder        order of the columns: static, weight or none\n"
-     "  quality         best or max, as --quality\n"
+     "  quality: best   the same as --quality best\n"
      "\n"
      "The report has the loss of each module. More: docs/explanation/quality.md,\n"
      "oneshot help modifiers"},

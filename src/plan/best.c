@@ -1,5 +1,4 @@
-/* best.c - makes the decisions of qualities best and max for settings that no option gives
- * (best.h). */
+/* best.c - makes the decisions of `quality best` for settings that no option gives (best.h). */
 #include "plan/best.h"
 
 #include <stdio.h>
@@ -11,19 +10,19 @@ void osh_best_begin(osh_inputs *in)
     static char linear[] = "Linear", *items[] = {linear};
     static const osh_strs linears = {items, 1};
     bool layers = false; // true if any modifier learns from the output of decoder layers
-    in->quality = OSH_QUALITY_PLAIN;
+    in->best = false;
     for (size_t i = 0; i < in->recipe->n; i++) {
         const osh_modifier *m = &in->recipe->modifiers[i];
-        if (m->quality > in->quality) in->quality = m->quality;
+        in->best |= m->best;
         layers |= osh_modifier_blocks(m) != NULL;
     }
-    bool decides = in->quality && !layers && !in->opt->sequential_targets.n;
+    bool decides = in->best && !layers && !in->opt->sequential_targets.n;
     in->targets = decides ? &linears : &in->opt->sequential_targets;
 }
 
 void osh_best_length(osh_inputs *in)
 {
-    if (in->quality && in->opt->max_seq_length < 0 && in->max_seq_length > MOST_TOKENS)
+    if (in->best && in->opt->max_seq_length < 0 && in->max_seq_length > MOST_TOKENS)
         in->max_seq_length = MOST_TOKENS;
 }
 
@@ -43,7 +42,7 @@ osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     size_t from = b->len;
     osh_q_scheme preset = {0}; // the strings of the preset are views
     char text[96];
-    if (!in->quality) goto done;
+    if (!in->best) goto done;
     if (in->targets != &o->sequential_targets)
         OSH_TRY(best_put(cx, b, from, "sequential-targets", "Linear"));
     if (in->group_size) {

@@ -1,5 +1,4 @@
-/* best.h - makes decisions for settings that no option gives, if a modifier has quality best or
- * max:
+/* best.h - makes decisions for settings that no option gives, if a modifier has `quality best`:
  * - The sequential targets are Linear.
  * - A sample has at most 2048 tokens.
  * - If the group size of the scheme does not divide the columns of all modules, the group size
@@ -8,11 +7,11 @@
 #define OSH_BEST_H
 #include "plan/plan.h"
 
-void osh_best_begin(osh_inputs *in); // sets in->quality and in->targets from in->recipe
-/* If in->quality is not PLAIN and --max-seq-length is not given, limits in->max_seq_length to 2048.
- * On entry, in->max_seq_length must be the limit of the model. */
+void osh_best_begin(osh_inputs *in);  // sets in->best and in->targets from in->recipe
+/* If in->best is true and --max-seq-length is not given, limits in->max_seq_length to 2048. On
+ * entry, in->max_seq_length must be the limit of the model. */
 void osh_best_length(osh_inputs *in);
-/* Appends the command-line flags that give the same settings as the decisions of the quality,
+/* Appends the command-line flags that give the same settings as the decisions of `quality best`,
  * separated by commas. Appends nothing if there are no decisions. */
 osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p);
 #endif

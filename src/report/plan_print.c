@@ -430,9 +430,7 @@ static osh_status print_best(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_buf text; // own
     osh_buf_init(&text, 0);
     OSH_TRY(osh_best_tell(cx, &text, p));
-    if (text.len)
-        OSH_TRY(
-            osh_buf_line(cx, b, "quality %s sets %s", osh_quality_name(p->in.quality), text.data));
+    if (text.len) OSH_TRY(osh_buf_line(cx, b, "quality best sets %s", text.data));
 done:
     osh_buf_deinit(cx, &text);
     return rc;

@@ -139,16 +139,14 @@ static osh_status summary_parallel(osh_ctx *cx, osh_rows *r, const osh_plan *p)
                         (long long)p->in.opt->tensor_parallel, other);
 }
 
-/* Prints the flags that give the settings of --quality best or max. */
+/* Prints the flags that give the settings of `--quality best`. */
 static osh_status summary_best(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_buf text; // own
     osh_buf_init(&text, 0);
     OSH_TRY(osh_best_tell(cx, &text, p));
-    if (text.len)
-        OSH_TRY(
-            osh_rows_add(cx, r, ROW_BEST, osh_quality_name(p->in.quality), "sets %s", text.data));
+    if (text.len) OSH_TRY(osh_rows_add(cx, r, ROW_BEST, "best", "sets %s", text.data));
 done:
     osh_buf_deinit(cx, &text);
     return rc;

@@ -168,9 +168,8 @@ static osh_status put_method(osh_ctx *cx, osh_buf *b, const osh_recipe *r)
     OSH_TRY(osh_buf_printf(cx, b, "| Method | "));
     for (size_t i = 0; i < r->n; i++) {
         if (r->modifiers[i].replaced) continue;
-        osh_quality q = r->modifiers[i].quality;
-        OSH_TRY(osh_buf_printf(cx, b, q ? "%s%s (quality %s)" : "%s%s%s", first ? "" : ", ",
-                               r->modifiers[i].type->name, osh_quality_name(q)));
+        OSH_TRY(osh_buf_printf(cx, b, "%s%s%s", first ? "" : ", ", r->modifiers[i].type->name,
+                               r->modifiers[i].best ? " (quality best)" : ""));
         first = false;
     }
     OSH_TRY(osh_buf_printf(cx, b, "; `recipe.yaml` has its settings |\n"));

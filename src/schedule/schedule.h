@@ -92,8 +92,8 @@ typedef struct osh_schedule {
     /* The graph that tuning runs. It is without the nodes of the original model that were added to
      * in->graph. Its weights have the same indices as in in->graph. NULL: no tuning. */
     osh_graph *tune_graph;   // own
-    /* Reason why quality best or max does not tune. NULL if the run tunes, or if the recipe does
-     * not ask for tuning. */
+    /* Reason why `quality best` does not tune. NULL if the run tunes, or if tuning is not asked
+     * for. */
     char *tune_not;          // own
 } osh_schedule;
 

@@ -8,7 +8,7 @@
 /* Largest number of floating-point operations that `quality best` spends on tuning. This number
  * takes a CPU some minutes. */
 #define MOST_WORK 2e13
-/* Limits for tuning with `quality best` and `quality max`.
+/* Limits for tuning with `quality best`.
  * MOST_PASSES: largest number of passes over all samples.
  * LEAST_ROWS: smallest number of samples. */
 enum { MOST_PASSES = 7, LEAST_ROWS = 128 };
@@ -84,16 +84,15 @@ done:
     return rc;
 }
 
-/* For qualities best and max: limits the number of tuning steps to MOST_PASSES passes over the
- * samples.
+/* For `quality best`: limits the number of tuning steps to MOST_PASSES passes over the samples.
  * Returns the reason why the run does not tune, or NULL if it tunes. */
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;
-    if (p->in->data.n < LEAST_ROWS) return "it needs 128 samples";
+    if (p->in->data.n < LEAST_ROWS) return "quality best needs 128 samples for it";
     if (p->tune.steps > most) p->tune.steps = most;
-    if (!p->tune.brief || osh_tuning_flops(p) <= MOST_WORK) return NULL;
-    return "it needs more than 2e13 operations, the limit of quality best: want quality max";
+    if (osh_tuning_flops(p) <= MOST_WORK) return NULL;
+    return "quality best limits it to 2e13 operations, and this model needs more";
 }
 
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p)

@@ -7,8 +7,8 @@
 #include "schedule/schedule.h"
 
 /* Decides whether the run tunes, and sets p->tune (`steps` is 0 if it does not). Sets p->tune_not
- * if quality best or max decides against tuning. Fails if the recipe asks for tuning by name, but
- * tuning is impossible. Must be called after the data is loaded. */
+ * if `quality best` decides against tuning. Fails if the recipe asks for tuning by name, but tuning
+ * is impossible. Must be called after the data is loaded. */
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p);
 /* Returns the number of floating-point operations that tuning takes. */
 double osh_tuning_flops(const osh_schedule *p);

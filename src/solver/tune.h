@@ -10,11 +10,9 @@ typedef struct osh_tune_rule {
     /* code_rate: learning rate of codes.
      * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     double code_rate, rate;
-    /* may: true if tuning is skipped where it is impossible or where the samples are too few, and
-     * uses each sample at most seven times. If false, an unsupported model is an error, and all
-     * steps are done.
-     * brief: true if tuning is also skipped where it would take more than some minutes. */
-    bool may, brief;
+    /* True: tuning is skipped if the model does not support it, and does fewer steps if it takes
+     * too long. False: an unsupported model is an error, and all steps are done. */
+    bool may;
 } osh_tune_rule;
 
 typedef struct osh_tune_step { // parameters of one step of Adam; all weights use the same

@@ -477,9 +477,7 @@ static void test_refused(void **state)
         {"num_bits: 9", "int of 9 bits", OSH_E_UNSUPPORTED},
         {"1: 2", "string keys", OSH_E_USAGE},
     };
-    static const struct {
-        const char *text, *part;
-    } recipes[] = {
+    static const struct { const char *text, *part; } recipes[] = {
         {"", "got nothing"},
         {"[a]", "got a list"},
         {"x: {}", "r.yaml:1:1: unknown key 'x': want a name ending in _stage"},
@@ -520,7 +518,7 @@ static void test_refused(void **state)
          "the number 00 has a leading zero"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, quality: good}}",
-         "quality 'good': want fast, gptq, best or max"},
+         "quality 'good': want fast, gptq or best"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: grid}}",
          "scale_search 'grid': want none, mse or"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: [ldl]}}",
