@@ -20,8 +20,7 @@
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
 /* Bytes for an evaluation that follows a run.
  * AFTER_BYTES: memory that the run leaves allocated in the process.
- * TENSOR_BYTES: for each tensor of the source. These bytes are for lists of the output tensors that
- * replace it. */
+ * TENSOR_BYTES: bytes for each tensor of the source, for the list of its output tensors. */
 enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
 static double memory_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }

@@ -11,8 +11,8 @@
  * row by row. Returns -1 if there is no such node, or if other nodes also read the output. */
 int osh_routed_to(const osh_graph *g, int node);
 
-/* Returns the routed_rows node that makes the value, or from whose output the value is computed row
- * by row. Returns -1 if there is none. The chain of nodes must not have a Linear with a bias,
+/* Returns the routed_rows node that makes the value. If other nodes compute the value row by row,
+ * returns the routed_rows node that makes their input. Returns -1 if there is none. The chain of nodes must not have a Linear with a bias,
  * because the bias makes zero rows non-zero. */
 int osh_routed_from(const osh_graph *g, int value);
 

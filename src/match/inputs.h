@@ -18,7 +18,7 @@ typedef enum {
 typedef struct osh_inputs {
     const osh_options *opt;    // view
     struct osh_source *source; // own
-    /* own: matches the module names that --only names; NULL: the option is not given */
+    /* own: matches names of modules with --only; NULL: the option is not given */
     osh_matcher *only;
     osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own

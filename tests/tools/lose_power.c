@@ -32,7 +32,7 @@ typedef struct entry entry;
 typedef struct object { // a file or a directory, identified by its inode
     bool dir;
     uint64_t inode;
-    uint8_t *data; // own: bytes that are certain
+    uint8_t *data; // own: bytes that survive a power loss
     int64_t size, room;
     int first;     // for a file: index of the first call after the last sync of the file
     entry *live;   // own; for a directory: names during the run

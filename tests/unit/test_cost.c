@@ -95,8 +95,8 @@ static void pipelines(void **state)
         osh_plan_free(cx, p);
         osh_fields_deinit(cx, osh_option_fields, &opt);
     }
-    near_to(flops[0], flops[1]); // a run with Linears as targets runs every op once, as a run with
-                                 // layers as targets does
+    // every op runs once, both with Linears and with layers as targets
+    near_to(flops[0], flops[1]);
     osh_options opt = {0};
     osh_cost *c;
     int n;
