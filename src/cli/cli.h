@@ -52,7 +52,8 @@ struct command {
 };
 extern const command osh_commands[];               // a row whose name is NULL ends the table
 const command *osh_command_find(const char *name); // returns NULL for an unknown command
-bool osh_flag_is_switch(const osh_field *f);       // true: the flag may stand without a value, and is true then
+/* True if the flag may stand without a value. It is true then. */
+bool osh_flag_is_switch(const osh_field *f);
 
 /* help.c defines the next functions, which print to stdout. */
 void osh_help_usage(void);

@@ -12,8 +12,8 @@
 int osh_routed_to(const osh_graph *g, int node);
 
 /* Returns the routed_rows node that makes the value. If other nodes compute the value row by row,
- * returns the routed_rows node that makes their input. Returns -1 if there is none. The chain of nodes must not have a Linear with a bias,
- * because the bias makes zero rows non-zero. */
+ * returns the routed_rows node that makes their input. Returns -1 if there is none. The chain of
+ * nodes must not have a Linear with a bias, because the bias makes zero rows non-zero. */
 int osh_routed_from(const osh_graph *g, int value);
 
 /* Returns the index of the router's output. from: a moe_combine or routed_rows node, which takes

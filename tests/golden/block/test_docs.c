@@ -99,8 +99,8 @@ static void samples_open(docs *m, const cJSON *ids)
         **p = calloc((size_t)(at * WIDTH), 4);
 }
 
-/* Copies the data `from` to value number v, and runs the nodes [first, first + n). Then copies value
- * number `out` to the memory `to`. */
+/* Copies the data `from` to value number v, and runs the nodes [first, first + n). Then copies
+ * value number `out` to the memory `to`. */
 static void run(docs *m, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
