@@ -386,18 +386,24 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     char *who = osh_q_who_loads(cx, &p->schemes[scheme], stranger), *out = who; // own
     int at = -1;
     const char *fault, *name, *end = who ? strstr(who, "; transformers") : NULL;
-    const osh_linear *table;
+    const osh_linear *table = osh_match_embedding(p, (int)scheme);
     experts_loader of = experts_loader_of(p);
     do fault = fault_of(&at, p, at + 1, &of);
     while (fault && p->linears[at].scheme_index != (int)scheme);
     if (!end) return who;
-    if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
-    else if (fault)
-        out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
-    else if ((table = osh_match_embedding(p, (int)scheme)) &&
-             !osh_q_transformers_embeds(table->scheme, table->format))
-        out = osh_sprintf(cx, "%.*s; transformers 5.17 does not load embeddings",
-                          (int)(end - who), who);
+    if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) {
+        out = NULL;
+    } else if (fault || table) {
+        bool vllm = !table || osh_q_vllm_embeds(table->scheme, table->format),
+             embeds = !table || osh_q_transformers_embeds(table->scheme, table->format);
+        out = osh_sprintf(cx, "%.*s; %s%s%s", vllm ? (int)(end - who) : 99,
+                          vllm ? who : "vLLM 0.32 does not load embeddings",
+                          fault || !embeds ? "transformers 5.17 " : end + 2,
+                          fault     ? fault
+                          : embeds  ? ""
+                                    : "does not load embeddings",
+                          fault ? " experts" : "");
+    }
     if (out != who) osh_free(cx, who);
     return out;
 }

@@ -226,25 +226,30 @@ done:
     return rc;
 }
 
-/* Appends whether transformers loads the output. */
-static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *m)
+/* Appends whether vLLM and transformers load the output. */
+static osh_status put_loaders(osh_ctx *cx, osh_buf *b, const osh_matching *m)
 {
     osh_status rc = OSH_OK;
     int at = -1;
     const char *fault = osh_experts_fault(&at, m, 0), *name = fault ? m->linears[at].name : NULL;
     const char *the = fault ? "the " : "";
     const osh_linear *table = osh_match_embedding(m, -1);
-    bool vllm = table && osh_q_vllm_embeds(table->scheme, table->format);
+    bool vllm = !table || osh_q_vllm_embeds(table->scheme, table->format);
+    const char *advice = vllm ? ", so use vLLM" : "";
+    if (vllm)
+        OSH_TRY(osh_buf_printf(cx, b,
+                               "\nServe this directory, or its name on the Hub, with vLLM:\n\n"
+                               "    vllm serve .\n\n"));
+    else
+        OSH_TRY(osh_buf_printf(cx, b, "\nvLLM 0.32 does not load the embedding `%s`. ",
+                               table->name));
     if (!fault) OSH_TRY(osh_match_kept_experts(cx, &fault, &name, m));
     if (fault)
-        OSH_TRY(osh_buf_printf(cx, b,
-                               "Transformers 5.17 %s %sexperts (such as `%s`), so use vLLM. ",
-                               fault, the, name));
+        OSH_TRY(osh_buf_printf(cx, b, "Transformers 5.17 %s %sexperts (such as `%s`)%s. ", fault,
+                               the, name, advice));
     else if (table && !osh_q_transformers_embeds(table->scheme, table->format))
-        OSH_TRY(osh_buf_printf(cx, b, "%s not load the embedding `%s`%s. ",
-                               vllm ? "Transformers 5.17 does"
-                                    : "vLLM and transformers do",
-                               table->name, vllm ? ", so use vLLM" : ""));
+        OSH_TRY(osh_buf_printf(cx, b, "Transformers 5.17 does not load the embedding `%s`%s. ",
+                               table->name, advice));
     else
         OSH_TRY(osh_buf_printf(cx, b,
                                "Transformers loads it with the package compressed-tensors. "));
@@ -270,10 +275,7 @@ osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
                                "describes the model.\n\n",
                                base, base));
     OSH_TRY(put_table(cx, &b, r));
-    OSH_TRY(osh_buf_printf(cx, &b,
-                           "\nServe this directory, or its name on the Hub, with vLLM:\n\n"
-                           "    vllm serve .\n\n"));
-    OSH_TRY(put_transformers(cx, &b, &r->plan->match));
+    OSH_TRY(put_loaders(cx, &b, &r->plan->match));
     OSH_TRY(osh_buf_printf(cx, &b, "`oneshot verify .` checks its files.\n"));
     *out = b.data, b.data = NULL; // give
 done:

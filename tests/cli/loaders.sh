@@ -215,7 +215,7 @@ P
 if "$ONESHOT" plan --model b --recipe kv.yaml --dataset b/calibration.jsonl >log 2>&1; then fail "scales of ALiBi"; fi
 grep -q 'self_attention computes .* or has ALiBi' log || fail "$(cat log)"
 
-# transformers loads no quantized embedding, and vLLM loads only packed integers.
+# transformers loads an embedding with unpacked codes, and vLLM loads packed integers.
 warned() { # arguments: scheme with flags, part of the warning, part of README.md
     run --model q --scheme $1 --targets Embedding,Linear --ignore lm_head
     grep -q "^warning: $2.* the embedding model.embed_tokens" log && grep -q "$3 the embedding" out/README.md ||
@@ -224,7 +224,20 @@ warned() { # arguments: scheme with flags, part of the warning, part of README.m
 warned 'W4A16 --group-size -1' 'transformers 5.17 does not load' 'Transformers 5.17 does not load'
 "$ONESHOT" plan --model q --scheme W4A16 --group-size -1 --targets Embedding,Linear --ignore lm_head 2>&1 | tr -s ' \n' ' ' |
     grep -q 'transformers 5.17 does not load embeddings' || fail "the plan names transformers"
-warned FP8_DYNAMIC 'transformers 5.17 and vLLM 0.32 do not load' 'vLLM and transformers do not load'
+warned FP8_DYNAMIC 'transformers 5.17 and vLLM 0.32 do not load' 'vLLM 0.32 does not load'
+! grep -q 'vllm serve' out/README.md || fail "$(cat out/README.md)"
+"$ONESHOT" plan --model q --scheme FP8_DYNAMIC --targets Embedding,Linear --ignore lm_head 2>&1 | tr -s ' \n' ' ' |
+    grep -q 'vLLM 0.32 does not load embeddings; transformers 5.17 does not load embeddings' || fail "the plan names a loader"
+cat >unpacked.yaml <<'Y'
+q_modifiers:
+  QuantizationModifier:
+    config_groups:
+      g: {targets: [Embedding, Linear], format: int-quantized, weights: {num_bits: 8, strategy: channel}}
+    ignore: [lm_head]
+Y
+run --model q --recipe unpacked.yaml --target transformers
+grep -q 'vLLM 0.32 does not load the embedding `model.embed_tokens`. Transformers loads it' out/README.md || fail "$(cat out/README.md)"
+if "$ONESHOT" plan --model q --recipe unpacked.yaml --target vllm >log 2>&1; then fail "an unpacked embedding for vLLM"; fi
 for engine in vllm transformers; do
     if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --targets Embedding --target $engine >log 2>&1; then fail "$engine"; fi
     grep -q 'does not load the embedding model.embed_tokens (float-quantized)' log || fail "$(cat log)"
