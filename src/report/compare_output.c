@@ -110,6 +110,12 @@ osh_status osh_compare_output(osh_ctx *cx, osh_panel *p, const char *dir)
                  "FILE.json`",
                  dir, dir);
     OSH_TRY(osh_json_read_lists(cx, &root, path, lists, &sums));
+    if (!cJSON_IsString(cJSON_GetObjectItemCaseSensitive(root, "version")) ||
+        !cJSON_GetObjectItemCaseSensitive(root, "modules"))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: has no \"version\" or no \"modules\", so it is not a report of oneshot: want "
+                 "the file that the run wrote",
+                 path);
     OSH_TRY(output_bytes(cx, &p->model_bytes, dir));
     if (sums.nearest > 0) p->loss = sums.lost / sums.nearest;
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation");

@@ -89,6 +89,9 @@ refused 2 'found a file, want a directory' eval --model W8A16 "${data[@]}" --sav
 mkdir only && cp W8A16/config.json only
 refused 2 'contains a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
 refused 2 'only: is a directory without oneshot-report.json' compare W8A16 only
+mkdir foreign
+echo '{}' >foreign/oneshot-report.json
+refused 1 'so it is not a report of oneshot' compare W8A16 foreign
 refused 2 'the existing file is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
 refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json
 refused 2 '--per-token none/n.npy: there is no directory none' eval --model W8A16 "${data[@]}" --per-token none/n.npy
