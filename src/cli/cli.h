@@ -72,7 +72,7 @@ const char *osh_flag_kind(const osh_field *f);
  * in the form of an error message. run: the options of a run, whose directory the message names;
  * NULL for other commands. live: true if stderr shows a live progress line. */
 osh_status osh_signals_listen(osh_ctx *cx, const osh_options *run, const out_state *st, bool live);
-void osh_signals_interrupt(osh_ctx *cx); // from now on, signals interrupt cx
+void osh_signals_set(osh_ctx *cx); // from now on, signals interrupt cx
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
  * *watch: memory that both processes share. The rank stores two things in it: its current work, and

@@ -496,7 +496,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
     // a signal may still come, for example while this rank waits for the others
-    osh_signals_interrupt(cx);
+    osh_signals_set(cx);
     if (work != cx) osh_ctx_free(work);
     if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);
     osh_free(cx, l->model);

@@ -94,4 +94,4 @@ done:
     return rc;
 }
 
-void osh_signals_interrupt(osh_ctx *cx) { stop.cx = cx; }
+void osh_signals_set(osh_ctx *cx) { stop.cx = cx; }
