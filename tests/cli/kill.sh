@@ -67,7 +67,7 @@ longest=100 # milliseconds until the signal, at most
 moment() { printf '0.%03d' $((RANDOM % longest + 1)); }
 stopped=0
 for i in $(seq $((kills / 5))); do
-    timeout -s KILL "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || true
+    timeout --foreground -s KILL "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || true
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
