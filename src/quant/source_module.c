@@ -36,7 +36,9 @@ int64_t osh_source_stored_bytes(const osh_source *s, int64_t tensor)
     const osh_source_module *q = &s->mods[i];
     for (int k = 0; k < q->n_leaves; k++)
         if (q->parts[k].e) sum += q->parts[k].e->end - q->parts[k].e->begin;
-    return (int64_t)((double)sum * (double)numel / ((double)q->O * (double)q->I));
+    // zeros that are added to the weight (--indivisible pad) are not stored in the source
+    double share = (double)numel / ((double)q->O * (double)q->I);
+    return (int64_t)((double)sum * (share < 1 ? share : 1));
 }
 
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
