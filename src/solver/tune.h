@@ -10,8 +10,9 @@ typedef struct osh_tune_rule {
     /* code_rate: learning rate of codes.
      * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     double code_rate, rate;
-    /* True: tuning is skipped if the model does not support it, and does fewer steps if it takes
-     * too long. False: an unsupported model is an error, and all steps are done. */
+    /* True: tuning is skipped if the model does not support it, if the samples are too few, or if
+     * it takes too long. It uses each sample at most seven times. False: an unsupported model is an
+     * error, and all steps are done. */
     bool may;
 } osh_tune_rule;
 

@@ -86,6 +86,15 @@ if [ -z "$SANITIZED" ]; then
     rm -rf out
 fi
 
+# quality best does not tune if that takes more than 2e13 operations.
+"$OSH_TOOLS/make_model" large hidden=1024 intermediate=1024 heads=8 kv=8 layers=1 vocab=64 samples=128 tokens=768
+large() { "$ONESHOT" plan --verbose --model large --dataset large/calibration.jsonl --scheme W4A16 --quality best "$@" >plan.txt; }
+large
+grep -q 'are not tuned: quality best limits it to 2e13 operations' plan.txt || { cat plan.txt; fail "best, large model"; }
+large --max-seq-length 512
+grep -q 'then codes, scales and norms are tuned: 192 steps of 4 samples, 16 held back' plan.txt || { cat plan.txt; fail "best"; }
+rm -rf large
+
 refused() { # arguments: recipe text after GPTQModifier, part of the message, flags
     printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {ignore: [lm_head], %s}\n' "$1" >bad.yaml
     code=0
