@@ -385,7 +385,8 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
 {
     char *who = osh_q_who_loads(cx, &p->schemes[scheme], stranger), *out = who; // own
     int at = -1;
-    const char *fault, *name, *end = who ? strstr(who, "; transformers") : NULL;
+    const char *fault, *name;
+    char *end = who ? strstr(who, "; transformers") : NULL; // the text about transformers
     const osh_linear *table = osh_match_embedding(p, (int)scheme);
     experts_loader of = experts_loader_of(p);
     do fault = fault_of(&at, p, at + 1, &of);
@@ -396,12 +397,10 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     } else if (fault || table) {
         bool vllm = !table || osh_q_vllm_embeds(table->scheme, table->format),
              embeds = !table || osh_q_transformers_embeds(table->scheme, table->format);
-        out = osh_sprintf(cx, "%.*s; %s%s%s", vllm ? (int)(end - who) : 99,
-                          vllm ? who : "vLLM 0.32 does not load embeddings",
-                          fault || !embeds ? "transformers 5.17 " : end + 2,
-                          fault     ? fault
-                          : embeds  ? ""
-                                    : "does not load embeddings",
+        const char *why = fault ? fault : embeds ? NULL : "does not load embeddings";
+        *end = 0; // who becomes the text about vLLM
+        out = osh_sprintf(cx, "%s; %s%s%s", vllm ? who : "vLLM 0.32 does not load embeddings",
+                          why ? "transformers 5.17 " : end + 2, why ? why : "",
                           fault ? " experts" : "");
     }
     if (out != who) osh_free(cx, who);
