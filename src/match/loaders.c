@@ -300,7 +300,7 @@ done:
     return rc;
 }
 
-const osh_linear *osh_match_embedding(const osh_matching *p, int scheme)
+osh_embedding osh_match_embedding(const osh_matching *p, int scheme)
 {
     osh_kinds kinds;
     const char *why;
@@ -309,9 +309,10 @@ const osh_linear *osh_match_embedding(const osh_matching *p, int scheme)
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0 || (scheme >= 0 && l->scheme_index != scheme)) continue;
         if (osh_kind_of(&kinds, l->name, strlen(l->name), l->O, l->I, &why) == OSH_KIND_EMBEDDING)
-            return l;
+            return (osh_embedding){l, osh_q_transformers_embeds(l->scheme, l->format),
+                                   osh_q_vllm_embeds(l->scheme, l->format)};
     }
-    return NULL;
+    return (osh_embedding){NULL, true, true};
 }
 
 /* Looks for a quantized embedding that an engine does not load. No embedding is loaded by both. */
@@ -319,10 +320,10 @@ static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
 {
     static const char *const engines[] = {"transformers", "vllm"};
     osh_status rc = OSH_OK;
-    const osh_linear *l = osh_match_embedding(p, -1);
+    osh_embedding table = osh_match_embedding(p, -1);
+    const osh_linear *l = table.l;
     if (!l) goto done;
-    const bool loads[] = {osh_q_transformers_embeds(l->scheme, l->format),
-                          osh_q_vllm_embeds(l->scheme, l->format)};
+    const bool loads[] = {table.transformers, table.vllm};
     const char *const names[] = {"transformers 5.17", "vLLM 0.32"};
     const char *what = "want it dense, or weight-only integers (packed for vLLM, int-quantized for "
                        "transformers)";
@@ -387,19 +388,17 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
     int at = -1;
     const char *fault, *name;
     char *end = who ? strstr(who, "; transformers") : NULL; // the text about transformers
-    const osh_linear *table = osh_match_embedding(p, (int)scheme);
+    osh_embedding table = osh_match_embedding(p, (int)scheme);
     experts_loader of = experts_loader_of(p);
     do fault = fault_of(&at, p, at + 1, &of);
     while (fault && p->linears[at].scheme_index != (int)scheme);
     if (!end) return who;
     if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) {
         out = NULL;
-    } else if (fault || table) {
-        bool vllm = !table || osh_q_vllm_embeds(table->scheme, table->format),
-             embeds = !table || osh_q_transformers_embeds(table->scheme, table->format);
-        const char *why = fault ? fault : embeds ? NULL : "does not load embeddings";
+    } else if (fault || table.l) {
+        const char *why = fault ? fault : table.transformers ? NULL : "does not load embeddings";
         *end = 0; // who becomes the text about vLLM
-        out = osh_sprintf(cx, "%s; %s%s%s", vllm ? who : "vLLM 0.32 does not load embeddings",
+        out = osh_sprintf(cx, "%s; %s%s%s", table.vllm ? who : "vLLM 0.32 does not load embeddings",
                           why ? "transformers 5.17 " : end + 2, why ? why : "",
                           fault ? " experts" : "");
     }

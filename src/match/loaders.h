@@ -24,9 +24,15 @@ osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **nam
 /* Fails if vLLM does not load some experts of the output. Also fails if --target-bits or
  * --target-size would measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
-/* Returns the first embedding that has the scheme `scheme` of the output (< 0: any scheme), or
- * NULL. */
-const osh_linear *osh_match_embedding(const osh_matching *p, int scheme);
+/* A quantized embedding, and the engines that load it.
+ * l: view; NULL: no embedding is quantized.
+ * transformers, vllm: true if the engine loads the embedding, or if l is NULL. */
+typedef struct osh_embedding {
+    const osh_linear *l;
+    bool transformers, vllm;
+} osh_embedding;
+/* Finds the first embedding that has the scheme `scheme` of the output (< 0: any scheme). */
+osh_embedding osh_match_embedding(const osh_matching *p, int scheme);
 /* Looks for experts and embeddings that transformers does not load, or loads wrongly. With --target
  * transformers, they are an error. With --target vllm, the program logs a message of level info.
  * Otherwise it logs a warning. Must be called after the groups of the output have their names and

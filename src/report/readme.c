@@ -12,7 +12,6 @@
 #include "match/loaders.h"
 #include "match/padding.h"
 #include "output/tuned.h"
-#include "quant/joint.h"
 #include "quant/source.h"
 #include "report/closing.h"
 #include "report/report_mix.h"
@@ -233,23 +232,22 @@ static osh_status put_loaders(osh_ctx *cx, osh_buf *b, const osh_matching *m)
     int at = -1;
     const char *fault = osh_experts_fault(&at, m, 0), *name = fault ? m->linears[at].name : NULL;
     const char *the = fault ? "the " : "";
-    const osh_linear *table = osh_match_embedding(m, -1);
-    bool vllm = !table || osh_q_vllm_embeds(table->scheme, table->format);
-    const char *advice = vllm ? ", so use vLLM" : "";
-    if (vllm)
+    osh_embedding table = osh_match_embedding(m, -1);
+    const char *advice = table.vllm ? ", so use vLLM" : "";
+    if (table.vllm)
         OSH_TRY(osh_buf_printf(cx, b,
                                "\nServe this directory, or its name on the Hub, with vLLM:\n\n"
                                "    vllm serve .\n\n"));
     else
         OSH_TRY(osh_buf_printf(cx, b, "\nvLLM 0.32 does not load the embedding `%s`. ",
-                               table->name));
+                               table.l->name));
     if (!fault) OSH_TRY(osh_match_kept_experts(cx, &fault, &name, m));
     if (fault)
         OSH_TRY(osh_buf_printf(cx, b, "Transformers 5.17 %s %sexperts (such as `%s`)%s. ", fault,
                                the, name, advice));
-    else if (table && !osh_q_transformers_embeds(table->scheme, table->format))
+    else if (!table.transformers)
         OSH_TRY(osh_buf_printf(cx, b, "Transformers 5.17 does not load the embedding `%s`%s. ",
-                               table->name, advice));
+                               table.l->name, advice));
     else
         OSH_TRY(osh_buf_printf(cx, b,
                                "Transformers loads it with the package compressed-tensors. "));
