@@ -8,6 +8,7 @@
 #define OSH_VEC_H
 #include "tensor/tensor.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { OSH_LANES = 8, OSH_LANES_D = 4 };
@@ -48,6 +49,11 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
     for (int i = 1; i < OSH_LANES; i++)
         if ((*x)[i] > m) m = (*x)[i];
     return m;
+}
+
+OSH_VEC_FN void v8_root(osh_v8f *x) // replaces each lane by its square root
+{
+    for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
 /* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding and subtracting 1.5 *

@@ -121,7 +121,7 @@ OSH_VEC_FN void eight_move(eight *e, osh_v8f *sum)
     e->mean = 0.9f * e->mean + 0.1f * g;
     e->square = 0.95f * e->square + 0.05f * g * g;
     root = e->square / e->square_part;
-    for (int i = 0; i < OSH_LANES; i++) root[i] = sqrtf(root[i]);
+    v8_root(&root);
     e->v = e->v - e->rate * (e->mean / e->mean_part / (root + 1e-12f));
 }
 

@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum { TOKENS = OSH_PAIRS_BAND, COLS = OSH_GEMM_COLS, SIDE = OSH_PAIRS_SIDE };
-/* Rows of the vocabulary whose gradients one BF16 product sums. */
+/* Number of rows of the vocabulary that one BF16 product sums for dx. */
 enum { DEPTH = 256 };
 
 typedef struct logits_grad_job {
@@ -30,12 +30,10 @@ typedef struct logits_grad_job {
     bool kl, pairs;       // pairs: true if math/pairs.h multiplies
     /* V: vocabulary size.
      * D, D2: hidden_size of the two models.
-     * ld: V, padded to a multiple of TOKENS. */
+     * ld: V, padded by osh_pairs_pad. */
     int64_t V, D, D2, ld;
     float *room;          // own: scratch, logits_grad_floats floats for each thread
 } logits_grad_job;
-
-static int64_t logits_ld(int64_t V) { return osh_div_up(V, TOKENS) * TOKENS; }
 
 /* Scratch of a BF16 product, in the memory of the F32 block. */
 typedef struct pairs_room { // views
@@ -44,13 +42,13 @@ typedef struct pairs_room { // views
      * w: packed rows of W, [DEPTH, D]. */
     uint32_t *x, *rows, *w;
     uint16_t *g; // gradients of logits, rounded, [TOKENS, DEPTH]
-    float *sums; // a product, [TOKENS, D padded to TOKENS]
+    float *sums; // a product, [TOKENS, D padded by osh_pairs_pad]
 } pairs_room;
 
 /* Divides `at`, which may be NULL, into the parts of the scratch. Returns the number of floats. */
 static int64_t pairs_room_at(pairs_room *m, float *at, int64_t D)
 {
-    int64_t wide = logits_ld(D), band = TOKENS / SIDE * osh_pairs_panel(D);
+    int64_t wide = osh_pairs_pad(D), band = TOKENS / SIDE * osh_pairs_panel(D);
     int64_t block = wide / SIDE * osh_pairs_panel(DEPTH), g = TOKENS * DEPTH / 2;
     if (at) {
         m->sums = at, m->x = (uint32_t *)(void *)(at + TOKENS * wide);
@@ -64,7 +62,8 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
 {
     int64_t wide = D > D2 ? D : D2;
     int64_t plain = (TOKENS + COLS) * wide, pairs = pairs_room_at(NULL, NULL, wide);
-    return (2 * TOKENS + 1) * logits_ld(V) + (osh_pairs_used() && pairs > plain ? pairs : plain);
+    int64_t room = osh_pairs_used() && pairs > plain ? pairs : plain;
+    return (2 * TOKENS + 1) * osh_pairs_pad(V) + room;
 }
 
 /* Computes logit [n, ld] = x W^T of one model for the tokens of tile t. room: scratch. side: 0 for
@@ -167,7 +166,7 @@ static void tile_dx(const logits_grad_job *j, float *dx, const float *dlogit, in
 static void tile_dx_pairs(const logits_grad_job *j, float *dx, const float *dlogit, int64_t n,
                           float *room)
 {
-    int64_t wide = logits_ld(j->D);
+    int64_t wide = osh_pairs_pad(j->D);
     pairs_room m;
     pairs_room_at(&m, room, j->D);
     memset(m.g, 0, TOKENS * DEPTH * sizeof *m.g);
@@ -223,7 +222,7 @@ static osh_status logits_grad(osh_ctx *cx, const osh_grad_args *a, bool kl)
     osh_tile *tiles = NULL; // own
     logits_grad_job j = {.a = a, .kl = kl, .pairs = logits_take_pairs(a, kl), .V = V,
                          .D = osh_width(a->in[0]), .D2 = kl ? osh_width(a->in[2]) : 0,
-                         .ld = logits_ld(V)};
+                         .ld = osh_pairs_pad(V)};
 
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), TOKENS));

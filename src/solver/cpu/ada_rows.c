@@ -103,11 +103,6 @@ void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else soft_error_body(m, at, n, t);
 }
 
-OSH_VEC_FN void v8_root(osh_v8f *x)
-{
-    for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
-}
-
 /* Subtracts a step of Adam from x. g: the gradient. */
 OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
                         const osh_ada_row_step *t)
