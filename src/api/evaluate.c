@@ -53,8 +53,8 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
                                const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    /* If --text-column has one item for all data sets, this item is also for the evaluated data.
-     * The same holds for --text-template. */
+    /* If --text-column or --text-template has one item for all data sets, the evaluated data gets
+     * this item, too. */
     const char *column = opt->text_column.n == 1 ? opt->text_column.items[0] : NULL;
     const char *template = opt->text_template.n == 1 ? opt->text_template.items[0] : NULL;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
