@@ -429,10 +429,11 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     }
     /* If the job has both a measurement and a choice of schemes, compress_measured fails below. */
     bool both = measured && chosen;
-    /* With opt->eval, this also reads the data, and refuses what could not be evaluated later. */
-    bool ahead = opt->host_memory > 0 || opt->sample || opt->eval;
-    if (opt->model && opt->output && !both && ahead)
-        OSH_TRY(osh_others_find(cx, &o, opt, chosen, measured));
+    /* With opt->eval, this also reads the data, and refuses what could not be evaluated later. The
+     * evaluation alone needs no prediction of the choice or of the measurement. */
+    bool all = opt->host_memory > 0 || opt->sample;
+    if (opt->model && opt->output && !both && (all || opt->eval))
+        OSH_TRY(osh_others_find(cx, &o, opt, all && chosen, all && measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
