@@ -24,9 +24,10 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` read
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object: the identity of the run
-    /* A Linear is written: u32 its index, u32 number n of its tensors, f64 nmse, f64 objective, f64
-     * nearest, u64 checksums[n] of the tensors, u64 checksum of the weight, text fallback ("":
-     * none), u32 number m of losses, f64 losses[m], f64 loss if all weights were 0. */
+    /* A Linear is written. The fields are: u32 index of the Linear, u32 number n of its tensors,
+     * f64 nmse, f64 objective, f64 nearest, u64 checksums[n] of the tensors, u64 checksum of the
+     * weight, text fallback ("": none), u32 number m of losses, f64 losses[m], f64 loss if all
+     * weights were 0. */
     OSH_REC_LINEAR,
     OSH_REC_COPY,         // An unchanged copy is written: u64 output tensor, u64 its checksum.
     /* An output tensor was lost: u64 output tensor. Its bytes on the disk differ from the bytes

@@ -22,8 +22,8 @@ void osh_play_drain(int first);
 void osh_play_protect(bool on);
 /* Sets the number of bytes of GPU memory; the default is 1 GiB. */
 void osh_play_memory(size_t n_bytes);
-/* Sets the number of emulated GPUs; the default is 1. `first`: number of the GPU with ordinal 0
- * among the GPUs of the machine; it decides the UUIDs. */
+/* Sets the number of emulated GPUs; the default is 1. Ordinal 0 is GPU number `first` of the
+ * machine. This number decides the UUIDs. */
 void osh_play_gpus(int n, int first);
 /* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
  * as on Hopper. */

@@ -22,8 +22,8 @@ enum {
 int64_t osh_factors_ld(int64_t I);
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);
-/* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians of which
- * `most` are computed at a time. Returns the size of the allocation in bytes. */
+/* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians. `most`:
+ * number of Hessians that are computed at a time. Returns the size of the allocation in bytes. */
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
 
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
