@@ -189,8 +189,8 @@ void *osh_jrun_get(osh_jrun *r, size_t n);
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 /* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
  * time for a row. Every function that reads n bytes or n items must call one of these functions.
- * Decoding a character counts more steps than copying a byte. Both return false if the run has
- * failed. */
+ * Decoding a character counts more steps than copying a byte. Both functions return false if the
+ * run has failed. */
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 

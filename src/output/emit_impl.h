@@ -256,8 +256,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results);
 
 
-/* records.c: appends a record to the journal. On a rank other than 0, which has no journal, appends
- * the record to those that the rank will send to rank 0. */
+/* records.c: appends a record to the journal. Only rank 0 has a journal. On another rank, appends
+ * the record to the records that the rank will send to rank 0. */
 osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
 /* replay.c: applies the records of e->journal to the emitter and the results. For records after the
  * last barrier, checks the bytes on the disk. Writes void records for tensors whose bytes were

@@ -302,8 +302,8 @@ static size_t room_divide(gptq_room *room, const osh_source_module *q, char *blo
     return n;
 }
 
-/* Sets room->group: from g_idx, or if the module has no g_idx, to groups of consecutive
- * features. */
+/* Sets room->group to the content of g_idx. If the module has no g_idx, a group is a range of
+ * consecutive features. */
 static osh_status read_groups(osh_ctx *cx, gptq_room *room, const osh_source_module *q)
 {
     osh_status rc = OSH_OK;
