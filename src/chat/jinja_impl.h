@@ -172,7 +172,7 @@ typedef struct osh_jrun {
     osh_jflow flow;
     const char *date;  // view: date that strftime_now prints
     bool strict;
-    /* view: gets the position in `out` of each `generation` block's text; NULL: not wanted */
+    /* view: gets the positions (in `out`) of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
     osh_buf *marked; // view: text of the whole template; in some blocks `out` is another buffer
     bool generates;  // result of the parser: the template has `generation` blocks

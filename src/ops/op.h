@@ -28,8 +28,8 @@ typedef struct osh_seqs {
     const int64_t *offsets; // view
 } osh_seqs;
 
-/* Row numbers of a batch, in ascending order. The array `at` is in host memory if the tensors of
- * the call are, else in device memory. */
+/* Row numbers of a batch, in ascending order. The array `at` is in the same memory as the tensors
+ * of the call (host or device). */
 typedef struct osh_op_rows {
     const int32_t *at; // view [n]
     int64_t n;

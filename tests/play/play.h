@@ -10,9 +10,9 @@ extern "C" {
 /* Sets the order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse,
  * otherwise shuffled by the seed. */
 void osh_play_order(unsigned seed);
-/* Sets when a stream does its work. False (the default): when the work is requested. True: when the
- * host waits for the work. A program that lacks an event or a wait computes different values in the
- * two modes. */
+/* If `on` is false (the default), a stream does its work when the work is requested. If `on` is
+ * true, it does its work when the host waits for it. A program that lacks an event or a wait
+ * computes different values in the two modes. */
 void osh_play_lazy(bool on);
 /* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
  * Stream `first` works first, after the work of other streams for which it waits. Then the next

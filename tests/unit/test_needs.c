@@ -80,8 +80,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* said: predicted bytes. took: used bytes. with: another number of bytes. Fails if `said` is less
- * than `took`, or more than MOST_PERCENT percent of `with`. */
+/* `said`: predicted bytes. `took`: used bytes. `with`: another number of bytes. Fails if `said` is
+ * less than `took`, or more than MOST_PERCENT percent of `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
