@@ -41,8 +41,7 @@ enum {
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece with m rows of H
 /* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
-/* Returns the number of bytes of the parts that osh_hessian_parts counts, for the largest piece of
- * H [I, I]. */
+/* Returns how many bytes these parts have for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 

@@ -351,8 +351,8 @@ done:
     return rc;
 }
 
-/* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
- * the piece. bit: position of the zero points of the row in the streams of room->zeros. */
+/* Decodes one row of a piece (rows that are read together) to room->row. `at`: index of the row in
+ * the piece. `bit`: position of the zero points of the row in the streams of room->zeros. */
 static osh_status decode_row(osh_ctx *cx, gptq_room *room, const osh_source_module *q, int64_t at,
                              int64_t bit)
 {
