@@ -44,7 +44,7 @@ for how in $formats; do
     [ $how = gptq ] || [ $how = awq ] || continue
     gptq --model $how --output $how.b
     same b $how.b
-    code=0 # checks that the budget that the message names is enough
+    code=0 # checks that the smallest budget in the message is enough
     last_wins "$ONESHOT" --model $how --scheme W8A16 --group-size 32 --progress none --output c --host-memory 5MiB >log 2>&1 || code=$?
     [ $code = 2 ] || fail "5 MiB are enough for $how"
     one --model $how --output c --threads 1 --prefetch false --$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
