@@ -88,7 +88,8 @@ typedef struct oneshot_options {
     {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL, NULL}
 
 typedef struct oneshot_argument { /* an entry whose name is NULL ends an array */
-    const char *name;  /* name of a flag, such as "scheme"; a list may have several entries */
+    /* name of a flag, such as "scheme"; a flag with a list may have several entries */
+    const char *name;
     const char *value; /* value as a text, such as "512", "true" or "8GB" */
 } oneshot_argument;
 

@@ -23,8 +23,9 @@ nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
 here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each
-                                                       # input; such writes are fast in /dev/shm,
-                                                       # which is in memory
+                                                       # several targets write a file for each
+                                                       # input, which is fast in /dev/shm (in
+                                                       # memory)
 trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0

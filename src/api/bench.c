@@ -30,7 +30,7 @@ static const struct {
     {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-/* Operations per second: of AMX tiles alone, and of each shape; 0: not measured. */
+/* Operations per second of AMX tiles alone (`tiles`) and of each shape (`of`); 0: not measured. */
 typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates;
 
 typedef struct peaks { // peak speeds; numbers are operations or bytes per second, 0: not measured

@@ -184,7 +184,7 @@ done:
     return rc;
 }
 
-/* Returns the line that identifies the choice in a recipe (own), or NULL if the allocation
+/* Returns the line (own) by which a recipe identifies the choice, or NULL if the allocation
  * fails. */
 static char *choice_mark(osh_ctx *cx, uint64_t id)
 {

@@ -16,7 +16,7 @@ static osh_status model_name(osh_ctx *cx, char **out, const char *model)
     osh_hub_name hub = {0};           // own
     char *id = NULL, *resolved = NULL; // own
     bool is = false;
-    const char *name = osh_path_last(model); // last part of the path, with any slashes at its end
+    const char *name = osh_path_last(model); // last part of the path, and slashes after it
     bool dots = strspn(name, "./") == strlen(name);
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &hub, &is, model));
     /* Paths such as "." and "dir/./" have no name of their own. */

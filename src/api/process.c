@@ -130,7 +130,7 @@ done:
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    /* most: number of windows that the data must have, including the windows that are skipped */
+    /* `most`: number of windows that the data must have, including the windows that are skipped */
     int64_t most = o->max_windows;
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
     const osh_hub_data d = {.dataset = o->dataset,

@@ -42,7 +42,7 @@ typedef struct osh_open_scope {
     int row;       // index of the stage's row in the profile
     bool records;  // true if the start record of the stage is in the file
     double start;  // seconds since the profile's start
-    double inside; // seconds of the stages inside this stage that have ended
+    double inside; // seconds of stages inside of this stage; only ended stages count
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 

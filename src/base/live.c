@@ -163,7 +163,7 @@ static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
     return "";
 }
 
-/* Returns an upper bound of the number of columns of the line: its number of bytes. */
+/* Returns the number of bytes of the line, which is an upper bound of its number of columns. */
 static int line_columns(char piece[N_PIECES][PIECE])
 {
     int columns = 0;

@@ -24,7 +24,7 @@ void osh_profile_stop(osh_ctx *cx);
 /* Begins a stage and returns its scope. Scopes nest; each thread's context has its own stack. `of`
  * is the name of a subgraph or module, or NULL. osh_profile_begin writes the records "<phase> <of>
  * Start" and "<phase> <of> End" to the file. osh_profile_time writes no records, because it is for
- * short and frequent stages. Without osh_profile_start both do nothing. */
+ * short and frequent stages. Without osh_profile_start, these two functions do nothing. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);

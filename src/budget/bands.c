@@ -14,7 +14,7 @@
  * plus one for every EACH bytes of the output, but at most WAITING. A small output gets few such
  * threads, because the bands of many threads would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-/* Largest number of bytes of the bands that a stream keeps in memory between its two passes. */
+/* A stream keeps bands in memory between its two passes. They have at most this number of bytes. */
 enum { HELD_MOST = 1 << 30 };
 
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }

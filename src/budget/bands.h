@@ -44,7 +44,7 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);
 /* returns the number of bytes that a row of the Linear's first output tensor has */
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l);
 
-typedef struct osh_band_room { // bytes of each buffer of one thread of a stream
+typedef struct osh_band_room { // sizes in bytes of the buffers that a thread of a stream has
     size_t in, out, codes, sums;
 } osh_band_room;
 /* Each of these functions raises the sizes in *r, so that the buffers have room for a band of the

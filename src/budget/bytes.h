@@ -26,7 +26,7 @@ typedef struct osh_sum_type {
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 /* True if solving the Linear needs this sum of its input. */
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-/* Returns the number of bytes of the sum for a value with I channels, with the allocator's
- * overhead. Partial sums are not counted. */
+/* Returns how many bytes the sum for a value with I channels needs, with the allocator's overhead.
+ * Partial sums are not counted. */
 int64_t osh_sum_bytes(osh_sum sum, int64_t I);
 #endif

@@ -6,8 +6,8 @@
 
 /* Sets p->memory.uncounted and p->memory.base_bytes. All ranks get the same numbers. */
 osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
-/* Returns the bytes that base_bytes would have in addition if the run had a host budget: aligned
- * blocks for reading. */
+/* Returns by how many bytes a host budget increases base_bytes. These bytes are aligned blocks for
+ * reading. */
 int64_t osh_base_more(const osh_budget *p);
 /* Sets *n_bytes to the host bytes that tuning needs, without osh_memory.base_bytes. Sets it to 0 if
  * the run does not tune. */

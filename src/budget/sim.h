@@ -42,7 +42,7 @@ typedef struct osh_sim_stats {
     /* Bytes of the lists that statistics and solves need. Without a GPU, they count as device
      * bytes, and with a GPU as host bytes. */
     int64_t lists;
-    int64_t ranges; // bytes of the visit's range observers; they count like `lists`
+    int64_t ranges; // bytes of the visit's range observers; device or host bytes, as for `lists`
 } osh_sim_stats;
 
 /* Values that are kept in memory or on the disk for the second pass of two-pass observers

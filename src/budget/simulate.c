@@ -130,8 +130,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Counts the bytes of the sums for the input of Linear l, and the bytes that updating these sums
- * with a batch needs. */
+/* Counts the bytes of the sums for the input of Linear l, and the bytes that are needed to add a
+ * batch to these sums. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;

@@ -20,7 +20,7 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
 }
 
 /* Simulates the end of batch b, in the order of the run. First frees those stored rows of the batch
- * that no later step reads. Then allocates the rows of the batch's outputs. left: bytes of GPU
+ * that no later step reads. Then allocates the rows of the batch's outputs. `left`: bytes of GPU
  * memory that the batch still uses. *now: bytes of the values in the activation store; the function
  * updates this number. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
@@ -105,7 +105,8 @@ done:
     return rc;
 }
 
-/* Bytes of a step for one batch. most: its peak. left: bytes of the values that remain after it. */
+/* Bytes of a step for one batch. `most`: its peak. `left`: bytes of the values that remain after
+ * it. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
 /* Computes the bytes that a step needs for one batch, including the batch's token ids. */

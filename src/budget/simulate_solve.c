@@ -142,7 +142,7 @@ typedef struct solving { // a call (schedule/windows.h), and the bytes that solv
     osh_tensor shift; // shape of the shift, without data
 } solving;
 
-/* Prepares the jobs of the call c, and sets all members of *x except `work` and `on_gpu`. keep:
+/* Prepares the jobs of the call c, and sets all members of *x except `work` and `on_gpu`. `keep`:
  * true if the weights in memory must stay unchanged. */
 static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
 {
@@ -161,7 +161,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
         if (s->stats.open[k][lead->input]) x->copy += osh_sim_sum_bytes(s, k, lead);
 }
 
-/* Returns the number of bytes of GPU memory that the solve of the call x may use. */
+/* Returns how many bytes of GPU memory may be used to solve the call x. */
 static size_t sim_solve_room(const osh_sim *s, const solving *x)
 {
     int64_t there = osh_layout_extent(s->gpu) + x->copy,

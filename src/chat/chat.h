@@ -57,7 +57,7 @@ void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
 /* True if the columns of a data set form one of the shapes of a conversation. The callback
  * has(user, column) returns true if the data set has the column. */
 bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
-/* Returns the name of column i of the columns that osh_chat_render reads, or NULL if there are at
- * most i columns. */
+/* osh_chat_render reads some columns. Returns the name of column number i (from 0), or NULL if
+ * there are at most i columns. */
 const char *osh_chat_column(size_t i);
 #endif

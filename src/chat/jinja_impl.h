@@ -172,7 +172,7 @@ typedef struct osh_jrun {
     osh_jflow flow;
     const char *date;  // view: date that strftime_now prints
     bool strict;
-    /* view: gets the position in `out` of each `generation` block's text; NULL: not wanted */
+    /* view: gets the positions (in `out`) of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
     osh_buf *marked; // view: text of the whole template; in some blocks `out` is another buffer
     bool generates;  // result of the parser: the template has `generation` blocks
@@ -189,8 +189,8 @@ void *osh_jrun_get(osh_jrun *r, size_t n);
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 /* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
  * time for a row. Every function that reads n bytes or n items must call one of these functions.
- * Decoding a character counts more steps than copying a byte. Both return false if the run has
- * failed. */
+ * Decoding a character counts more steps than copying a byte. Both functions return false if the
+ * run has failed. */
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 

@@ -362,8 +362,8 @@ typedef struct row_prefix { // a prefix of a row's text, which is extended sever
     osh_ids tail;         // own: ids of the remaining bytes, if the text ended here
 } row_prefix;
 
-/* Compares `ids` with the ids of the row that begin at index `at`. Returns the number of equal ids
- * before the first difference. */
+/* Compares `ids` with the row's ids from index `at` on. Returns the number of equal ids before the
+ * first difference. */
 static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 {
     int64_t n = 0, most = w->ids->n - w->start - at;

@@ -11,7 +11,7 @@ typedef struct osh_loader {
     int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n, cap;   // n: number of samples; cap: number of samples for which `offsets` has room
     int64_t n_seen;   // number of rows read so far
-    int64_t from, to; // Range of rows to read. from: first row; to: the row after the last row.
+    int64_t from, to; // Range of rows to read. `from`: first row; `to`: the row after the last row.
     int64_t n_skip;   // number of samples to drop at the beginning
     int64_t n_skipped;
 } osh_loader;

@@ -171,8 +171,9 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
 }
 
 /* Runs a subgraph over the samples of this rank. If experts are measured, adds the sums of all
- * ranks. reaping_pass calls this function once for each layer with experts, to measure them, and
- * then once more for the values that later subgraphs read. */
+ * ranks. reaping_pass first calls this function for each layer with experts, to measure the
+ * experts. Then it calls the function once more, to compute the values that later subgraphs
+ * read. */
 static osh_status reaping_run_part(osh_ctx *cx, reaping *r, const osh_forward_part *p,
                                    const bool *keep)
 {

@@ -139,7 +139,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
  * without their values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
-/* Returns the number of bytes of the weights of the nodes that run. */
+/* Returns how many bytes the weights take. Only weights of nodes that run count. */
 int64_t osh_forward_weight_bytes(const osh_forward_part *p);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

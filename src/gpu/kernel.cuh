@@ -2,11 +2,11 @@
  * floats, sums and maxima in a fixed order.
  *
  * Every kernel can also run on the emulated GPU of the tests (tests/play), which runs one block at
- * a time and its threads as fibers. So every kernel is launched with OSH_LAUNCH and declares
- * dynamic shared memory with OSH_DYNAMIC_SHARED. All threads of a block reach each barrier, and all
- * threads of a warp reach each warp call. PTX is allowed only in wrappers that have a plain version
- * under OSH_PLAY. No sum depends on the order in which blocks run: no kernel adds floats
- * atomically. */
+ * a time. The threads of the block are fibers. So every kernel is launched with OSH_LAUNCH and
+ * declares dynamic shared memory with OSH_DYNAMIC_SHARED. All threads of a block reach each
+ * barrier, and all threads of a warp reach each warp call. PTX is allowed only in wrappers that
+ * have a plain version under OSH_PLAY. No sum depends on the order in which blocks run: no kernel
+ * adds floats atomically. */
 #ifndef OSH_KERNEL_CUH
 #define OSH_KERNEL_CUH
 #include <cuda_runtime.h>

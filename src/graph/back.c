@@ -75,7 +75,7 @@ done:
 typedef struct back_pass { // state of the backward pass of one batch
     const osh_back *k;    // view
     const osh_weights *w; // view
-    const bool *needs;    // view [values]: as set by find_needs
+    const bool *needs;    // view [values]: true if dv[v] is needed (find_needs)
     osh_batch *b;         // view
     osh_tensor **dv;      // own [values]: dL/dv of each value v; NULL: none
 } back_pass;

@@ -311,8 +311,8 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     if (!rc && named) rc = check_factors(cx, b, longest->valuestring);
     if (rc || most >= b->g->max_positions) return rc;
     b->g->max_positions = most;
-    // A name with "max_position" is no limit of sparse attention. It is the number of positions
-    // whose embedding is not scaled (Mistral 4).
+    // A key with "max_position" in its name is not a limit of sparse attention. Its value is the
+    // number of positions whose embedding is not scaled (Mistral 4).
     b->g->sparse_limit = named && !strstr(longest->valuestring, "max_position");
     return rc;
 }

@@ -71,8 +71,8 @@ osh_status osh_build_module(osh_ctx *cx, osh_builder *b, int *index, const char 
 /* Adds a value. producer: index of the node that makes the value, or -1. */
 osh_status osh_build_value(osh_ctx *cx, osh_builder *b, int *index, const char *name,
                            int64_t width, int producer);
-/* Gives a value this name for later template entries. If another value had the name, the name no
- * longer means it. */
+/* Gives a value the name `name`. In later template entries, `name` means this value, even if it
+ * meant another value before. */
 osh_status osh_build_bind(osh_ctx *cx, osh_builder *b, const char *name, int value);
 /* Adds a node of a module, with its weights and its output value. */
 osh_status osh_build_node(osh_ctx *cx, osh_builder *b, int module, const char *op_name,

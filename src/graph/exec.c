@@ -31,7 +31,7 @@ static bool is_masked(const osh_graph *g, int v)
 }
 
 /* Fails with a message that names the sample, the token and the channel of a non-finite element.
- * at: index of the element in output k of the node. */
+ * `at`: index of the element in output k of the node. */
 static osh_status not_finite(osh_ctx *cx, const osh_exec_job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];

@@ -222,7 +222,7 @@ typedef struct osh_exec_brought {
  * true; `left` may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
-/* Returns the number of bytes per token of the widest input of a node that has a weight. The hook
+/* Returns the bytes per token of the widest input of all nodes with a weight. The hook
  * `linear_input` may copy this input. */
 size_t osh_exec_input_bytes(const osh_exec_span *s);
 /* Predicts the bytes that osh_exec_run needs for short-lived blocks in a device's arena. Counts the

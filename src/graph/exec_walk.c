@@ -291,8 +291,8 @@ done:
 }
 
 /* Returns the end of the experts that begin at node `first`, if all of them can be observed
- * together. For this, routed_rows, gate, up and glu of each expert must run on the rows of the
- * expert, and down and combine must not run. Otherwise returns `first`. */
+ * together. For this, the nodes routed_rows, gate, up and glu of each expert must run on the rows
+ * of the expert. The nodes down and combine must not run. Otherwise returns `first`. */
 static int observed_end(const osh_walk *w, int first)
 {
     int gate = osh_expert_first(w->s.g, first), whole = first, end = first, from;

@@ -218,8 +218,8 @@ struct osh_partition {
 };
 
 /* Cuts the graph into subgraphs at the sequential targets, such as decoder layers. A target is a
- * class, a name or a regex (re:). If n is 0, the decoder layers are the targets. A target that
- * matches no module is an error that names the target.
+ * class, a name or a regex (re:). If n is 0, the decoder layers are the targets. Fails if a target
+ * matches no module; the message names the target.
  * Linears that read the same value are in one subgraph, and count as one target. If other nodes are
  * between these Linears, all nodes of the smallest module that contains them are in one subgraph.
  * Experts are an exception. All experts of a layer read one value, but only gate and up of each

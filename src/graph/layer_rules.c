@@ -96,9 +96,9 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
  *                           in the list `is`; without "is", true if the item is not 0. If
  *                           config.json has a word instead of the list, the word is the item of
  *                           every layer
- * If config.json has no list for the last row, other keys of the row decide:
+ * If config.json does not have the list that "list" names, other keys of the row decide:
  *   "else"                  value of the flag
- *   "every"                 true if layer + 1 is not a multiple of every
+ *   "every"                 true if layer + 1 is not a multiple of `every`
  *   "pattern", "letter"     `pattern` is a key of config.json whose word has one letter for each
  *                           layer; true if the letter of the layer is `letter` */
 osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,

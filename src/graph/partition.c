@@ -138,7 +138,7 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* Sets unit[i] to the module of the target that node i belongs to, or to -1 if there is none. If
+/* Sets unit[i] to the target (a module) that contains node i, or to -1 if no target contains it. If
  * several nodes must be in one subgraph, all of them belong to the target of the first node that
  * has one. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)

@@ -146,8 +146,8 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
  * changes. */
 osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
                                 int64_t first, int64_t n);
-/* Adds a second name for the bytes of the stored tensor with index `of`, as a virtual tensor.
- * Changes of the tensor with one name have no effect on the tensor with the other name. */
+/* Adds a virtual tensor. It is a second name for the bytes of the stored tensor with index `of`.
+ * Changes of one of these tensors have no effect on the other tensor. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 /* Begins to record the XXH3 checksum of each tensor that is read. Code that reads a tensor in

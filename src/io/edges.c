@@ -62,8 +62,8 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
 
 static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* Writes the bytes of a block that have arrived, one contiguous sequence after the other. The other
- * bytes of the block are written when they arrive. */
+/* Writes those bytes of a block that have arrived, one contiguous sequence after the other. The
+ * other bytes of the block are written when they arrive. */
 static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;

@@ -229,7 +229,7 @@ static osh_status edit_again(osh_ctx *cx, char **text, osh_json_member m, const 
     return rc;
 }
 
-/* Returns the name of the member of config.json whose value is the text model's config (view). */
+/* Returns the key of config.json that has the text model's config. The result is a view. */
 static const char *text_config_key(const osh_hf_config *c)
 {
     const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));

@@ -268,8 +268,8 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- memory ---- */
 
-/* Returns how many bytes, with the allocator's overhead, are allocated from osh_tune_new to
- * osh_tune_free. */
+/* Returns how many bytes are allocated from osh_tune_new to osh_tune_free. The allocator's overhead
+ * is included. */
 static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
                               const bool *wants, const bool *loaded, const int64_t *n_scales)
 {

@@ -56,8 +56,8 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight);
 /* Sets wants [weights] to true for the weights of norms. */
 void osh_tune_norms(bool *wants, const osh_graph *g);
 bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments can be tuned
-/* Returns the number of rows at the end of data `d` that are used for validation, or 0 if d has too
- * few rows for tuning. */
+/* The last rows of the data `d` are used for validation. Returns the number of these rows, or 0 if
+ * d has too few rows for tuning. */
 int64_t osh_tune_held(const osh_dataset *d);
 /* True if the loss of the validation rows counts at least one prediction. */
 bool osh_tune_can_judge(const osh_dataset *d);

@@ -30,8 +30,8 @@ static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
 }
 
-/* Returns how many predictions of the row the loss counts. The prediction at the last token does
- * not count, because no token follows. */
+/* Returns the number of predictions of the row that count in the loss. The prediction at the last
+ * token does not count, because no token follows. */
 static int64_t tune_n_counted(const osh_dataset *d, int64_t row)
 {
     const uint8_t *counted = tune_counted(d, row);

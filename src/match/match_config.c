@@ -206,10 +206,10 @@ done:
     return rc;
 }
 
-/* Adds `entries` to the ignore list of the output. Leaves out an entry that matches a quantized
- * module; dense modules that it matches are then in the list under their own names. Keeps an entry
- * that matches no module of the source, because loaders create modules that the source does not
- * have. */
+/* Adds `entries` to the ignore list of the output, except entries that match a quantized module. If
+ * such an entry also matches dense modules, they are in the list under their own names. Entries
+ * that match no module of the source are added, because loaders create modules that the source does
+ * not have. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {

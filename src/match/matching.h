@@ -16,9 +16,9 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
     int64_t tensor;         // index of the weight in the source checkpoint
     int64_t O, I;
     osh_dtype dtype;
-    int modifier;           // index in the recipe of the modifier that quantizes the Linear
+    int modifier;           // index (in the recipe) of the modifier that quantizes the Linear
     struct {
-        /* Index in the recipe of the modifier that prunes the weight before the weight is
+        /* Index (in the recipe) of the modifier that prunes the weight before the weight is
          * quantized; -1: none. */
         int modifier;
         double sparsity;

@@ -305,8 +305,9 @@ static bool has_shape(const osh_entry *e, const osh_weight *w)
            (w->ndim < 2 || e->shape[1] == w->shape[1]);
 }
 
-/* Appends the zeros of tensors in layers that the graph does not have. Such a tensor gets the zeros
- * of the graph's weight with the same shape and the same name inside of its layer. */
+/* Appends the zeros that are added to tensors outside of the graph's layers. Such a tensor gets the
+ * same zeros as a weight of the graph that has the same shape and, inside of its layer, the same
+ * name. */
 static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *list, int64_t *n)
 {
     osh_status rc = OSH_OK;

@@ -25,7 +25,7 @@ osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
  * OpenBLAS does not use the core of the set. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
 /* Fails with OSH_E_UNSUPPORTED if the user chose the instruction set by name and OpenBLAS uses
- * another core. runs: name of the core that OpenBLAS uses. */
+ * another core. `runs`: name of the core that OpenBLAS uses. */
 osh_status osh_isa_check_core(osh_ctx *cx, const char *runs);
 /* Opens OpenBLAS with the pinned instruction set. Ops open OpenBLAS themselves. But a job that
  * measures its own memory must open it before the measurement. Fails with OSH_E_UNSUPPORTED if

@@ -46,8 +46,9 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    /* For each row: the bits of the smallest exponential that is not 0, as an integer, minus 1.
-     * (For an exponential 0, the subtraction gives the largest integer, so 0 has no effect.) */
+    /* For each row: the smallest of the numbers that its exponentials give. An exponential gives
+     * its bits as an integer, minus 1. (An exponential of 0 has no effect, because the subtraction
+     * gives the largest integer.) */
     __m512i least[TOGETHER];
 } sums;
 

@@ -54,8 +54,8 @@ typedef struct conv_job {
 } conv_job;
 
 /* Returns a pointer to channel c of row `row` of x. If only the next tokens of a sample are
- * computed (osh_op_past), rows of earlier tokens have a number < 0. They are in the state [K - 1,
- * C]. */
+ * computed (osh_op_past), the rows of earlier tokens are in the state [K - 1, C] and have negative
+ * numbers. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -155,7 +155,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        // number of terms of the sum that would read tokens before the sample's first token
+        // the first `none` terms of the sum are left out: their tokens would be before the sample
         int64_t none = osh_max64(0, K - 1 - t);
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));

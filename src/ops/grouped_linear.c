@@ -43,7 +43,7 @@ static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
     for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
 }
 
-/* Computes the output with index o of n_rows rows, from row `first` on. `room` has two arrays in
+/* For n_rows rows from row `first` on, computes the output with index o. `room` has two arrays in
  * f32: row o of w [I], and then the rows of x for the group of this output, [ROWS, I]. */
 static void output_add(const osh_op_args *a, int64_t first, int64_t n_rows, int64_t o,
                        const float *room)

@@ -213,8 +213,8 @@ static osh_status ngram_gate_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_
     return OSH_OK;
 }
 
-/* Returns the gate of one stream of one token. first: index in k and q of the stream's first
- * element. */
+/* Returns the gate of one stream of one token. The elements of the stream begin at index `first` in
+ * k and q. */
 static float gram_gate(const osh_op_args *a, int64_t first)
 {
     const osh_tensor *k = a->in[0], *q = a->in[1];

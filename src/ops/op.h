@@ -28,8 +28,8 @@ typedef struct osh_seqs {
     const int64_t *offsets; // view
 } osh_seqs;
 
-/* Row numbers of a batch, in ascending order. The array `at` is in host memory if the tensors of
- * the call are, else in device memory. */
+/* Row numbers of a batch, in ascending order. The array `at` is in the same memory as the tensors
+ * of the call (host or device). */
 typedef struct osh_op_rows {
     const int32_t *at; // view [n]
     int64_t n;
@@ -41,7 +41,7 @@ typedef struct osh_op_rows {
  * first piece, and the op updates it. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
-    int64_t room; // largest number of tokens of the sample, in all pieces together
+    int64_t room; // largest number of tokens that all pieces may have together
     void *state;  // view: the state, of osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
@@ -209,8 +209,8 @@ typedef struct osh_op {
     /* Runs the op on the next tokens of a sample, on the host. a->past describes the earlier
      * tokens. */
     osh_op_fn next;
-    /* Returns the size in bytes of the state (osh_op_past) of a sample of at most n_tokens tokens.
-     * dt is the dtype of in[0]. `state` is NULL if `next` needs no state. */
+    /* Returns how many bytes the state (osh_op_past) of a sample needs. The sample has at most
+     * n_tokens tokens. dt is the dtype of in[0]. `state` is NULL if `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
     unsigned traits;    // OSH_OP_* bits: properties of the op for code outside of src/ops

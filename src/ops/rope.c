@@ -103,7 +103,7 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Rotates all heads of x, which has the shape of `like`. way: factor of the angle. If it is 1,
+/* Rotates all heads of x, which has the shape of `like`. `way`: factor of the angle. If it is 1,
  * the result is rounded to the dtype of `like`. If it is -1 (for gradients), the result is not
  * rounded. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,

@@ -24,9 +24,10 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` read
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object: the identity of the run
-    /* A Linear is written: u32 its index, u32 number n of its tensors, f64 nmse, f64 objective, f64
-     * nearest, u64 checksums[n] of the tensors, u64 checksum of the weight, text fallback ("":
-     * none), u32 number m of losses, f64 losses[m], f64 loss if all weights were 0. */
+    /* A Linear is written. The fields are: u32 index of the Linear, u32 number n of its tensors,
+     * f64 nmse, f64 objective, f64 nearest, u64 checksums[n] of the tensors, u64 checksum of the
+     * weight, text fallback ("": none), u32 number m of losses, f64 losses[m], f64 loss if all
+     * weights were 0. */
     OSH_REC_LINEAR,
     OSH_REC_COPY,         // An unchanged copy is written: u64 output tensor, u64 its checksum.
     /* An output tensor was lost: u64 output tensor. Its bytes on the disk differ from the bytes
@@ -255,8 +256,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results);
 
 
-/* records.c: appends a record to the journal. On a rank other than 0, which has no journal, appends
- * the record to those that the rank will send to rank 0. */
+/* records.c: appends a record to the journal. Only rank 0 has a journal. On another rank, appends
+ * the record to the records that the rank will send to rank 0. */
 osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
 /* replay.c: applies the records of e->journal to the emitter and the results. For records after the
  * last barrier, checks the bytes on the disk. Writes void records for tensors whose bytes were

@@ -126,7 +126,7 @@ void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh
                       osh_dtype dt);
 /* Frees the sums and the histogram of the observer. */
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
-/* Returns the number of host bytes of the observer of one head. */
+/* Returns how many host bytes the observer of one head needs. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
 /* Returns the number of bytes of scratch that osh_act_observe or osh_act_observe_again allocates
  * for one sample. */

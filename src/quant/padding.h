@@ -8,7 +8,7 @@
  * which are added at its end. */
 typedef struct osh_grown { int64_t from, to; } osh_grown;
 typedef struct osh_padded {
-    int64_t tensor;          // index in the checkpoint of the tensor to which zeros are added
+    int64_t tensor;          // index (in the checkpoint) of the tensor to which zeros are added
     osh_grown rows, columns; // how both dimensions grow; a vector counts as one row
 } osh_padded;
 

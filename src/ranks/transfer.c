@@ -7,7 +7,8 @@
 
 #include "ranks/ranks_impl.h"
 
-/* SPINS: number of questions to MPI without a sleep. LONGEST_NS: longest sleep in nanoseconds. */
+/* SPINS: number of times that MPI is asked before the first sleep. LONGEST_NS: longest sleep in
+ * nanoseconds. */
 enum { SPINS = 64, LONGEST_NS = 1000000 };
 
 /* Sleeps before question number *n to MPI (from 0), and adds 1 to *n. There is no sleep before the

@@ -10,7 +10,7 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p);
  * rounds". */
 const char *osh_visit_way_text(const osh_visit *v);
 int osh_range_n_linears(const osh_plan *p, const osh_range *r); // number of quantized Linears
-/* Returns the number of bytes of the weights of range r in the source. */
+/* Returns how many bytes the weights of range r take in the source. */
 int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r);
 const char *osh_range_passes_text(const osh_range *r);
 #endif

@@ -321,8 +321,8 @@ done:
     return rc;
 }
 
-/* Prints each value that gets the range of another value instead of an observer, and the name of
- * the other value. Lines that differ only in numbers are printed once. */
+/* Prints each value that is not observed because it gets the range of another value. Also prints
+ * the name of the other value. Lines that differ only in numbers are printed once. */
 static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -353,7 +353,7 @@ done:
     return rc;
 }
 
-/* Prints the weights that stay dense and the reason, one line for each kind of weight. */
+/* Prints a line for each kind of weight that stays dense. The line has the reason. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

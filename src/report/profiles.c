@@ -18,8 +18,8 @@ static figures profile_figures(const osh_profiled *p)
                       p->d.io.read_bytes, p->d.io.written_bytes}};
 }
 
-/* `what` returns the model of a profile, or the method of a profile. Returns the index of the first
- * profile for which `what` returns the same text as for profile i. */
+/* Returns the index of the first profile with the same text as profile i. `what` returns this text,
+ * which is the model or the method of a profile. */
 static int profiles_first(const osh_profiled *of, int n, const char *(*what)(const osh_profiled *),
                           int i)
 {

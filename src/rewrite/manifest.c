@@ -128,9 +128,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* Decides whether the output's config unties the head, for a source whose config ties the head
- * although there is a tensor for it. Loaders replace such a tensor by the embedding table. So the
- * config unties the head if the output changes the head or the table. */
+/* Some sources have a tensor for the head although their config ties the head. Loaders replace such
+ * a tensor by the embedding table. So the output's config must untie the head if the output changes
+ * the head or the table. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;

@@ -169,8 +169,8 @@ done:
     return rc;
 }
 
-/* Returns the index of a rotation before rotation i that rotates the same input value by the same
- * matrix. Returns -1 if there is none. */
+/* Looks for a rotation with an index below i that rotates the same input value as rotation i, by
+ * the same matrix. Returns its index, or -1 if there is none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];

@@ -70,8 +70,8 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* Makes the Linear use the range of an earlier value in place of the range of its k-th observed
- * value. Does nothing if the earlier value is not in the subgraph. */
+/* Replaces the range of the Linear's k-th observed value by the range of an earlier value. Does
+ * nothing if the earlier value is not in the subgraph. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);

@@ -60,8 +60,8 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
 /* Works like osh_run_begin, but begins only the fraction `share` of the phase (osh_pace_begin). */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
-/* Shows the progress. fraction: finished fraction of the phase, or of the share of the phase that
- * was begun. */
+/* Shows the progress. fraction: finished fraction of what osh_run_begin or osh_run_begin_part has
+ * begun. */
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress line shows. */

@@ -143,7 +143,7 @@ static int64_t visit_number(const osh_budget *p, int visit)
 }
 
 /* Returns a number (for osh_acts_stage) that identifies the visit and the pass in which a value is
- * stored. last: true if the stored value is final, so that later visits read it. */
+ * stored. `last`: true if the stored value is final, so that later visits read it. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;

@@ -389,8 +389,8 @@ done:
 }
 
 /* Adds rows of x to the statistics of a value. If osh_dataset.counted is not NULL, adds only rows
- * of counted tokens. For a value of an expert that gets only its own tokens, leaves out rows of
- * zeros. */
+ * of counted tokens. If an expert gets only the tokens that are routed to it, rows of zeros in its
+ * values are not added. */
 static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                      const osh_tensor *original, const osh_batch *b)
 {

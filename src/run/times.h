@@ -6,7 +6,7 @@
 
 typedef struct osh_rank_time { // one rank
     double seconds[OSH_N_PHASES]; // seconds of each phase, including waits
-    /* seconds of each phase in which the rank waited for transfers and other ranks */
+    /* part of `seconds` in which the rank waited for transfers and other ranks */
     double waited[OSH_N_PHASES];
     int64_t n_tokens;             // number of tokens that the rank has run in passes
     int64_t sent;                 // bytes that the rank has sent

@@ -79,7 +79,7 @@ typedef struct osh_schedule {
     /* batch_size: largest number of samples in a batch.
      * batch_tokens: largest number of tokens in a batch. */
     int64_t batch_size, n_batches, batch_tokens;
-    int64_t looked_up;       // sum over all batches of the number of different tokens in the batch
+    int64_t looked_up;       // number of different tokens in a batch, summed over all batches
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
     /* true if Linears gate and up and their glu never run as one kernel (osh_exec_span.joins) */

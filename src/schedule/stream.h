@@ -23,7 +23,7 @@ int64_t osh_band_unit(const osh_linear *l);
 /* Returns the number of rows of a band of a tensor with n_rows rows. It is a multiple of `unit`.
  * row_bytes: bytes of one row. */
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit);
-/* Returns the number of rows of each band of the Linear's weight. The last band may have fewer
+/* Returns the number of rows that a band of the Linear's weight has. The last band may have fewer
  * rows. */
 int64_t osh_band_of_linear(const osh_linear *l);
 /* Returns the number of bands of the Linear's weight. */

@@ -28,8 +28,8 @@ typedef struct osh_gptq_refine_args {
      * NULL: there are none. */
     const bool *dead;
     const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
-    /* perm[k]: index of the column that is solved as the k-th, [I]; NULL: columns are solved in the
-     * order of the checkpoint. */
+    /* perm [I]: perm[k] is the column at position k of the solving order; NULL: columns are solved
+     * in the order of the checkpoint. */
     const int32_t *perm;
     /* Input and output: codes [O, I], columns as in the checkpoint (integer types: signed code;
      * floating types: bits of the value). */

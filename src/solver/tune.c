@@ -125,7 +125,7 @@ OSH_VEC_FN void eight_move(eight *e, osh_v8f *sum)
     e->v = e->v - e->rate * (e->mean / e->mean_part / (root + 1e-12f));
 }
 
-/* Does a step of Adam on the codes of a group. Returns the sum of their g (q - z). */
+/* Does a step of Adam on the codes of a group. Returns the sum of g (q - z) over these codes. */
 OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const group *p, const osh_tune_step *step,
                                  const adam *by)
 {

@@ -127,7 +127,7 @@ int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
  * osh_slots_bytes.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
-/* For tier host with a device: returns the number of host bytes of a batch of n_tokens tokens, with
+/* For tier host with a device: returns how many host bytes a batch of n_tokens tokens needs, with
  * the allocator's overhead. */
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens);
 /* Returns the number of bytes of the first n batches of a value. The samples of these batches are

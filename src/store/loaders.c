@@ -120,8 +120,7 @@ static bool task_is_over(const task *t)
     return t->over == t->begun && (t->failed || t->begun == t->n);
 }
 
-/* Returns the first task of the list with samples whose read has not begun, or NULL if there is
- * none. */
+/* Returns the first task of the list that still has samples to read, or NULL if there is none. */
 static task *task_next(const osh_loaders *l)
 {
     task *t = l->asked;

@@ -15,8 +15,8 @@ typedef struct osh_scratch osh_scratch;
  * scratch_dir, its name is a hash of the real path of `partial`, so that it does not depend on the
  * working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
-/* Sets *out (own) to the path of the scratch directory of one of several ranks. This is `dir`, a
- * path of osh_scratch_dir, with a suffix for the rank. */
+/* With several ranks, each rank has a scratch directory. Sets *out (own) to its path. This is
+ * `dir`, a path of osh_scratch_dir, with a suffix for the rank. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
 /* True if a scratch directory inside the partial directory can have this name, for a run or for one
  * rank. */

@@ -46,14 +46,14 @@ typedef struct osh_slots {
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 /* Closes the file of a value on the host and on the GPU. */
 void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
-/* Returns the number of bytes of the file of a value. If in_blocks is true, the file has all
- * samples in the layout with blocks. Otherwise it has the samples from `first` on in the layout
- * without blocks, and they are not compressed. */
+/* Returns how many bytes the file of a value has. If in_blocks is true, the file has all samples in
+ * the layout with blocks. Otherwise it has the samples from `first` on in the layout without
+ * blocks, and they are not compressed. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 /* returns the dtype in which samples of the value are stored */
 osh_dtype osh_slots_dtype(const osh_slots *s, int value);
-/* Returns the number of bytes of the rows of one sample, without compression. */
+/* Returns how many bytes the uncompressed rows of one sample have. */
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample);
 /* Returns the number of bytes of the rows of the samples [first, first + n), without
  * compression. */

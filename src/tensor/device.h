@@ -48,8 +48,10 @@ const char *osh_detour_text(osh_detour which);
 
 /* Bytes, times and other numbers that were counted since the device was opened. */
 typedef struct osh_device_counters {
-    // Bytes of copies: to the device in order with its work (put), from the device (get), and to
-    // the device during its work (put_ahead).
+    // Bytes that were copied.
+    // put_bytes: to the device, in order with the work of the device (put).
+    // get_bytes: from the device (get).
+    // ahead_bytes: to the device, during the work of the device (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
     /* Seconds that the copies put, get and put_ahead took, by the clock of the device. */
     double put_s, get_s, ahead_s;

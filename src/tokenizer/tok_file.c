@@ -79,8 +79,8 @@ done:
     return rc;
 }
 
-/* Fails if the text is not UTF-8. Python's tokenizers also reads the file as UTF-8, and later code
- * expects that tokens consist of whole characters. */
+/* Fails if the text is not UTF-8. The Python package `tokenizers` also reads the file as UTF-8.
+ * Later code expects that tokens consist of whole characters. */
 static osh_status check_utf8(osh_ctx *cx, const char *text, size_t n, const char *what)
 {
     uint32_t cp = 0;

@@ -115,8 +115,8 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                 size_t from, osh_hit *at);
-/* Finds the first match in a text that more text will follow. If at->start is SIZE_MAX, the match
- * depends on later text, and starts at at->end or later. */
+/* Finds the first match in the n bytes `s`, which are only the first part of a text. If at->start
+ * is SIZE_MAX, the match depends on the rest of the text, and starts at at->end or later. */
 osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                      size_t from, osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);

@@ -1,5 +1,5 @@
-/* tok_utf8.c - decodes UTF-8 and replaces invalid bytes. Also defines the character classes of
- * Rust, which Hugging Face's tokenizers uses.
+/* tok_utf8.c - decodes UTF-8 and replaces invalid bytes. Also defines Rust's character classes,
+ * which the library `tokenizers` of Hugging Face uses.
  *
  * The replacement is that of Python's errors="replace" ("maximal subpart" in section 3.9 of the
  * Unicode standard): the longest prefix of a valid character becomes one U+FFFD. If there is no

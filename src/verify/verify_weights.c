@@ -229,7 +229,7 @@ typedef struct errors {
     osh_direction_row *rows; // own [O]
     /* bad_row: row that has the error worst_row.
      * step_row, step_col: position of the element that has the error worst_steps.
-     * n_bad: number of rows whose error exceeds the bound with ROW_FACTOR. */
+     * n_bad: number of rows whose error exceeds ROW_FACTOR times `expected`. */
     int64_t bad_row, step_row, step_col, n_bad;
 } errors;
 

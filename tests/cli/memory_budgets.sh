@@ -194,7 +194,7 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-# number of bytes of the rows of the embedding that the run reads a second time
+# bytes of embedding rows; the run reads these rows a second time
 rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2))
 [ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)

@@ -33,7 +33,7 @@ refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out $gptq
 refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out --scheme W4A16 --ignore lm_head
 plant inf model.layers.0.self_attn.q_proj.weight 7 '\200\377'
 refused 'model.layers.0.self_attn.q_proj.weight.*not finite' inf out $gptq
-# a tensor that is only copied is copied unchanged, with a warning
+# the program warns of a NaN in a tensor that it only copies, and copies it unchanged
 plant copied model.norm.weight 3 '\300\177'
 "$ONESHOT" --model copied --scheme W4A16 --ignore lm_head --progress none --output copied_out 2>stderr.txt >/dev/null
 grep -q '1 of the copied tensors have a NaN or an infinity in the source: model.norm.weight$' stderr.txt

@@ -51,7 +51,7 @@ for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"
 done
 
 # All ranks of a node share its budget. If the budget is too small, all ranks refuse it with one
-# message. The smallest budget in the message is enough.
+# message. The message names a budget, and this budget is enough.
 if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "2 MiB are enough"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
 least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')

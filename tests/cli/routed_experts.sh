@@ -37,7 +37,7 @@ d = json.load(open("sparse/oneshot-report.json"))
 errors = [m["relative_squared_error"] for m in d["modules"] if ".experts." in m["name"]]
 assert len(errors) == 18 and max(errors) < 0.3, errors # 1: all weights are 0
 P
-# GPTQ after a pruner rounds an expert without tokens to nearest, too.
+# If GPTQ runs after a pruner, it rounds experts without tokens to nearest, too.
 printf '    GPTQModifier: {scheme: W8A8, targets: ["re:.*layers.2.*_proj"]}\n' >>sparse.yaml
 "$ONESHOT" --model model --recipe sparse.yaml --dataset model/calibration.jsonl --progress none --output both "${routed[@]}" >log 2>&1 ||
     { cat log; fail both; }

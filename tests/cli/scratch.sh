@@ -30,8 +30,8 @@ one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
 [ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
 
-# Two runs in different working directories have outputs with the same relative path, and the same
-# --scratch-dir.
+# Two runs have different working directories. Their outputs have the same relative path, and they
+# share one --scratch-dir.
 mkdir d1 d2
 flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")

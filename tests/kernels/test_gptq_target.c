@@ -111,8 +111,8 @@ static void test_columns(void **state)
 }
 
 /* The inputs of the quantized and the original model differ. The outputs of the weight W + W S must
- * be closest to the original model. The outputs of W, and of W + W S with noise, must be farther
- * away. */
+ * be closest to those of the original model. The outputs of W, and of W + W S with noise, must be
+ * farther away. */
 static void test_closest(void **state)
 {
     (void)state;

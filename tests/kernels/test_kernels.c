@@ -947,7 +947,7 @@ static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r
     gpu_take(cx, &r->out.t, &out);
 }
 
-/* True if the GPU computes the case by src/ops/cuda/attention_fused.cuh. */
+/* True if the kernel of src/ops/cuda/attention_fused.cuh computes the case on the GPU. */
 static bool is_fused(const op_case *c, osh_dtype dt)
 {
     const osh_attention_attr *at = c->attr;

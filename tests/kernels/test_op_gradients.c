@@ -558,7 +558,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype 
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
-        // a gradient of one or two elements may be 0 except for rounding, as for a softmax of one
+        // a gradient of one or two elements may consist of rounding errors, as for a softmax of one
         // key
         bool naught = osh_tensor_numel(want[k]) < 3;
         if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))

@@ -864,7 +864,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
 
 /* Tests groups of samples for each statistic and any batch size. The bytes must equal those of
  * separate statistics that the test merges itself. An exact statistic must not depend on groups.
- * Another statistic must be close to the statistic without groups. */
+ * The other statistics must be close to their results without groups. */
 static void test_stat_rows(void **state)
 {
     fixture *f = *state;

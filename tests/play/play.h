@@ -10,9 +10,9 @@ extern "C" {
 /* Sets the order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse,
  * otherwise shuffled by the seed. */
 void osh_play_order(unsigned seed);
-/* Sets when a stream does its work. False (the default): when the work is requested. True: when the
- * host waits for the work. A program that lacks an event or a wait computes different values in the
- * two modes. */
+/* If `on` is false (the default), a stream does its work when the work is requested. If `on` is
+ * true, it does its work when the host waits for it. A program that lacks an event or a wait
+ * computes different values in the two modes. */
 void osh_play_lazy(bool on);
 /* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
  * Stream `first` works first, after the work of other streams for which it waits. Then the next
@@ -22,8 +22,8 @@ void osh_play_drain(int first);
 void osh_play_protect(bool on);
 /* Sets the number of bytes of GPU memory; the default is 1 GiB. */
 void osh_play_memory(size_t n_bytes);
-/* Sets the number of emulated GPUs; the default is 1. `first`: number of the GPU with ordinal 0
- * among the GPUs of the machine; it decides the UUIDs. */
+/* Sets the number of emulated GPUs; the default is 1. Ordinal 0 is GPU number `first` of the
+ * machine. This number decides the UUIDs. */
 void osh_play_gpus(int n, int first);
 /* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
  * as on Hopper. */

@@ -18,7 +18,8 @@ struct range { char *at; size_t n; };
 
 static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 {
-    *(ElfW(Addr) *)user = info->dlpi_addr; // the first call, which is this one, is for the program
+    /* the first call is for the program; 1 prevents further calls */
+    *(ElfW(Addr) *)user = info->dlpi_addr;
     return 1;
 }
 

@@ -219,7 +219,8 @@ static void *read_part(void *user)
     return NULL;
 }
 
-/* More threads than slots read at the same time, each with a handle of its own. */
+/* The number of threads that read at the same time exceeds the number of slots. Each thread has a
+ * handle of its own. */
 static void test_threads(void **state)
 {
     fixture *f = *state;

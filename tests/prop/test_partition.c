@@ -208,8 +208,8 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    // the first subgraph of an expert; before it are the subgraphs of the embedding, of q, k and v,
-    // and of o with the router
+    // the first subgraph of an expert; parts 0 to 2 are: the embedding; q, k and v; o and the
+    // router
     const osh_subgraph *s = &p->parts[3];
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
     assert_int_equal(s->n_nodes, 3); // the nodes are gate, up, and the product of their outputs

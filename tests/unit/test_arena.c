@@ -16,8 +16,8 @@ enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 /* A block of the arena; at: index of its first grain; n: number of its grains. */
 typedef struct held { size_t at, n; } held;
 
-/* Returns the first grain of a free range of n grains, searched from the end of the arena that
- * `life` selects. Returns GRAINS if there is none. */
+/* Searches the arena for a free range of n grains; `life` selects the end at which the search
+ * begins. Returns the first grain of the range, or GRAINS if there is none. */
 static size_t model_find(const char *map, size_t n, osh_life life)
 {
     for (size_t k = 0; k + n <= GRAINS; k++) {

@@ -3,9 +3,9 @@
  *
  * The test tries every modifier, and the survey, with weights of all strategies. There are one or
  * three Linears, one or three threads, and results that are freed at once or kept. A prediction
- * must never be smaller than the used bytes, and at most 1.15 times the used bytes. If each Linear
- * has a thread of its own, the number of Linears that are solved at the same time varies. Then the
- * prediction may be at most 1.15 times the bytes of one Linear times the number of threads. */
+ * must be at least the used bytes, and at most 1.15 times the used bytes. If each Linear has a
+ * thread of its own, the number of Linears that are solved at the same time varies. In this case
+ * the upper bound is 1.15 times the bytes of one Linear times the number of threads. */
 #include "plain.h"
 #include "torture.h"
 
@@ -80,8 +80,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* said: predicted bytes. took: used bytes. with: another number of bytes. Fails if `said` is less
- * than `took`, or more than MOST_PERCENT percent of `with`. */
+/* `said`: predicted bytes. `took`: used bytes. `with`: another number of bytes. Fails if `said` is
+ * less than `took`, or more than MOST_PERCENT percent of `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";

@@ -1,7 +1,8 @@
 /* attention_grad.c - computes the gradients of attention. A chunk of parallel work is one kv head
- * of one sample. It computes the heads that read this kv head one after the other, in tiles of 128
- * queries. For each tile, the scores and the probabilities p of the forward pass are computed
- * again. Then OpenBLAS computes sums over the keys up to the last query of the tile:
+ * of one sample. It computes the heads that read this kv head. The heads are computed one after the
+ * other, in tiles of 128 queries. For each tile, the scores and the probabilities p of the forward
+ * pass are computed again. Then OpenBLAS computes sums over the keys up to the last query of the
+ * tile:
  *
  *   dp  = dy v^T
  *   ds  = p (dp - rowsum(p dp)) slope

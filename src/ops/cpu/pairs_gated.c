@@ -21,8 +21,8 @@ enum {
      * columns and I channels, fit in the L2 cache. */
     COLS = 96,
     ROWS = 512,
-    /* Largest I (number of in_features). The results must have the same bytes as those of the op
-     * linear, which adds several partial sums if I is larger. */
+    /* Largest I (number of in_features). The results must have the same bytes as the results of the
+     * op `linear`, which adds several partial sums if I is larger. */
     DEPTH = 2048
 };
 

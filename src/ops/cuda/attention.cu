@@ -224,7 +224,7 @@ static osh_status attention_run_samples(osh_ctx *cx, const attention_job *j, int
 {
     osh_status rc = OSH_OK;
     int64_t chunk = attention_chunk(j->T), H = j->at->n_heads;
-    /* `n`: number of heads whose scores of a chunk fit in the scratch. */
+    /* `n`: number of heads for which the scratch can hold the scores of a chunk. */
     int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * (int64_t)sizeof(float));
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 

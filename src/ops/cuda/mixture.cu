@@ -1,6 +1,6 @@
 /* mixture.cu - runs the experts of a mixture, each on the rows (tokens) that are routed to the
- * expert. The experts are computed in rounds. A round computes consecutive experts whose rows are
- * together at most N, the tokens of the batch; it computes at least one expert:
+ * expert. The experts are computed in rounds. A round computes consecutive experts. These experts
+ * have together at most N rows (N: tokens of the batch), or the round computes only one expert:
  *
  *   x [N, D] ─ gather ─► f [rows, F] = act(x Wg^T) (x Wu^T) ─► y [rows, D] = f Wd^T ─► out [N, D]
  *

@@ -19,7 +19,7 @@ typedef struct norm_back {
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // true: the op has no weight; every weight counts as 1
+    bool plain;           // true: the op has no weight (same as all weights 1)
 } norm_back;
 
 template <class T, class S, int TEAM>

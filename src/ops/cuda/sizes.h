@@ -22,8 +22,8 @@ enum {
 int64_t osh_factors_ld(int64_t I);
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);
-/* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians of which
- * `most` are computed at a time. Returns the size of the allocation in bytes. */
+/* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians. `most`:
+ * number of Hessians that are computed at a time. Returns the size of the allocation in bytes. */
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
 
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
@@ -41,8 +41,7 @@ enum {
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece with m rows of H
 /* Returns the number of parts that are computed before the parts are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
-/* Returns the number of bytes of the parts that osh_hessian_parts counts, for the largest piece of
- * H [I, I]. */
+/* Returns how many bytes these parts have for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 

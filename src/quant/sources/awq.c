@@ -209,8 +209,8 @@ done:
 
 static float nibble_of(uint32_t word, int64_t at) { return (float)(word >> at * 4 & 15); }
 
-/* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
- * the piece. skip (gemm): number of earlier rows in the first word of the piece. */
+/* Decodes one row of a piece (rows that are read together) to room->row. `at`: index of the row in
+ * the piece. `skip` (gemm): number of earlier rows in the first word of the piece. */
 static osh_status awq_decode_row(osh_ctx *cx, awq_room *room, const osh_source_module *q,
                                  int64_t at, int64_t skip)
 {

@@ -165,7 +165,8 @@ done:
     return rc;
 }
 
-/* Fails if the module has a tensor that its format does not have but that a loader could use. */
+/* Fails if the module has a tensor that is not part of its format, because a loader could use
+ * it. */
 static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
     static const char *const codes[] = {"weight", "weight_packed", "weight_global_scale"};

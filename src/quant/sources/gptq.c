@@ -302,8 +302,8 @@ static size_t room_divide(gptq_room *room, const osh_source_module *q, char *blo
     return n;
 }
 
-/* Sets room->group: from g_idx, or if the module has no g_idx, to groups of consecutive
- * features. */
+/* Sets room->group to the content of g_idx. If the module has no g_idx, a group is a range of
+ * consecutive features. */
 static osh_status read_groups(osh_ctx *cx, gptq_room *room, const osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -351,8 +351,8 @@ done:
     return rc;
 }
 
-/* Decodes one row of a piece (rows that are read together) to room->row. at: index of the row in
- * the piece. bit: position of the zero points of the row in the streams of room->zeros. */
+/* Decodes one row of a piece (rows that are read together) to room->row. `at`: index of the row in
+ * the piece. `bit`: position of the zero points of the row in the streams of room->zeros. */
 static osh_status decode_row(osh_ctx *cx, gptq_room *room, const osh_source_module *q, int64_t at,
                              int64_t bit)
 {

@@ -131,8 +131,8 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* Sets s->rate and s->root_part for step n of Adam (the first step is 1). Both include Adam's bias
- * corrections. */
+/* Sets s->rate and s->root_part for step n of Adam (the first step is 1). These numbers include
+ * Adam's bias corrections. */
 static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));

@@ -177,11 +177,11 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes q and u for eight weights. u is w / s, and q is the value of the grid that is the code.
- * Integer codes are rounded and then clipped; float codes are clipped and then rounded.
+/* Computes q and u for eight weights. u is w / s. q is the code, as a value of the grid. Integer
+ * codes are rounded and then clipped; float codes are clipped and then rounded.
  * at[0]: index of the first element of the row.
  * at[1]: index in the row of the first of the eight columns.
- * in: a lane has all bits set if its code was not clipped. */
+ * `in`: a lane has all bits set if its code was not clipped. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {

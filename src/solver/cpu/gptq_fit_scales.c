@@ -39,7 +39,7 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
     // c [n, I]: q - z, set in columns [first, end).
-    // part [n, width]: product of the columns of one group of c with the rows of this group of H.
+    // part [n, width]: for one group, its columns of c times its rows of H.
     float *c = t->d, *part = t->next;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)

@@ -119,8 +119,8 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     free(keep);
 }
 
-/* Sets the members for layer l. The number of nodes of the layer is that of the first layer,
- * because the subgraph of the last layer also contains the head. */
+/* Sets the members for layer l. The layer has as many nodes as the first layer. (The subgraph of
+ * the last layer has more nodes, because it also contains the head.) */
 static void layer_at(docs *m, int l)
 {
     const osh_subgraph *s = &m->parts->parts[1 + l];
