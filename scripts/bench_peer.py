@@ -1,7 +1,11 @@
-"""bench_peer.py - runs the other programs of scripts/bench.sh, in their own Python.
+"""bench_peer.py - runs the other programs of scripts/bench.sh and scripts/quality-table.sh, in
+their own Python.
 
   compress MODEL OUT RECIPE DATASET SAMPLES LENGTH
       runs LLM Compressor on the samples of oneshot, one at a time
+  auto_round MODEL OUT RECIPE DATASET SAMPLES LENGTH SEED
+      runs auto-round on the same samples, 8 in each step, with the scheme and the iters of RECIPE.
+      Writes the dequantized model
   text MODEL OUT DATASET SAMPLES LENGTH
       writes the same samples as plain text, for llama-imatrix
   dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf
@@ -48,6 +52,27 @@ def compress(model_dir, out, recipe, dataset, samples, length):
     print(f"oneshot: {time.monotonic() - begin:.1f} s", flush=True)
     model.save_pretrained(out, save_compressed=True)
     tokenizer.save_pretrained(out)
+
+
+def auto_round(model_dir, out, recipe, dataset, samples, length, seed):
+    from auto_round import AutoRound
+    from transformers import AutoModelForCausalLM
+    import torch
+    import yaml
+    stage = next(iter(yaml.safe_load(pathlib.Path(recipe).read_text()).values()))
+    modifier = next(iter(stage.values()))["AutoRoundModifier"]
+    weights = modifier["config_groups"]["group_0"]["weights"]
+    if weights["type"] != "int" or weights["strategy"] != "group":
+        sys.exit("auto_round: only integer weights with the strategy group are compared")
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
+    tokenizer = tokenizer_of(model_dir)
+    ids = [torch.tensor([r]) for r in token_ids(tokenizer, dataset, samples, length)]
+    rounding = AutoRound(model, tokenizer, bits=weights["num_bits"], group_size=weights["group_size"],
+                         sym=weights["symmetric"], iters=modifier["iters"], nsamples=len(ids), seqlen=int(length),
+                         batch_size=8, seed=int(seed), device_map="cpu", enable_torch_compile=False,
+                         dataset=[{"input_ids": i, "attention_mask": torch.ones_like(i)} for i in ids])
+    rounding.quantize()
+    rounding.save_quantized(out, format="fake", inplace=True)
 
 
 def text(model_dir, out, dataset, samples, length):
@@ -101,4 +126,4 @@ def dense(model_dir, out, ours, theirs):
 
 
 if __name__ == "__main__":
-    {"compress": compress, "text": text, "dense": dense}[sys.argv[1]](*sys.argv[2:])
+    {"compress": compress, "auto_round": auto_round, "text": text, "dense": dense}[sys.argv[1]](*sys.argv[2:])

@@ -21,10 +21,10 @@
  *   signs   more than half of the signs of dq equal those of w. (If the weights were unrelated,
  *           half of the signs would be equal.) Two standard errors are subtracted from the limit.
  *   rows    a row may have few weights, so chance matters. A row is wrong if all of this is true:
- *           - it has as few equal signs as an unrelated row may have (binomial, up to three
- *             standard deviations)
+ *           - as few of its signs agree with those of w as in an unrelated row (binomial, up to
+ *             three standard deviations above a half)
  *           - its slope is below ROW_SLOPE
- *           - the chance that a right row of this weight has so few equal signs is less than
+ *           - in a correct row of this weight, the chance that so few signs agree is less than
  *             1 / (RARE O). Chernoff's bound for a binomial limits this chance:
  *               P(share of n <= x) <= exp(-n KL(x, p))
  *               KL(x, p) = x ln(x / p) + ...
@@ -42,8 +42,8 @@
 
 #define LEAST 0.6     // smallest accepted slope
 #define ROW_SLOPE 0.4 // largest slope of a wrong row, with 4 bits or more
-#define SIGNS 0.6     // smallest accepted share of equal signs
-/* Smallest accepted share of equal signs if the sparsity exceeds DENSE_ENOUGH. The few elements
+#define SIGNS 0.6     // smallest accepted share of signs that agree with those of w
+/* Smallest accepted share of signs that agree, if the sparsity exceeds DENSE_ENOUGH. The few elements
  * that are kept then compensate many pruned elements. In a small weight, their signs often
  * change. */
 #define SIGNS_OF_FEW 0.55
@@ -84,8 +84,8 @@ static double direction_exponent(double n, double x, double p)
     return n * (a + b);
 }
 
-/* True if row r is wrong by the rules of `rows` at the top of this file. p: fraction of equal signs
- * in the whole weight. */
+/* True if row r is wrong by the rules of `rows` at the top of this file. p: fraction of signs that
+ * agree in the whole weight. */
 static bool direction_is_bad(const osh_direction_row *r, double p, const osh_linear *l)
 {
     double slope = l->scheme->weights.bits < 4 ? ROW_SLOPE / 2 : ROW_SLOPE;

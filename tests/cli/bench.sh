@@ -1,5 +1,6 @@
 # bench.sh - runs oneshot bench, with text and JSON output. All rates are positive. scripts/bench.sh
 # compares oneshot with other programs, and prints its tables even if there are no other programs.
+# scripts/quality-table.sh prints one row for each method of each program.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.01 --dir . >text
@@ -44,7 +45,7 @@ cat >python <<'PYTHON'
 #!/bin/sh
 echo "${2:-} ${4##*/}" >>calls
 case $2 in
-compress) [ ! -e broken ] && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
+compress | auto_round) [ ! -e broken ] && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
 --outtype | text) for to in "$@"; do case $to in *.gguf | *.part) echo made >"$to" ;; esac; done ;;
 dense) grep -q made "$5" && grep -q made "$6" && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
 *) echo made >"${6:?}" ;;
@@ -95,3 +96,28 @@ emulated --samples 3 --runs 1 >table
 grep -qx 'medians of 1 of 1 turns' table && grep -q text calls || { cat table calls; exit 1; }
 if bash "$OSH_SOURCE_DIR/scripts/bench.sh" --model x 2>stderr; then exit 1; fi
 grep -q 'bench.sh: --recipe is not given' stderr
+
+# scripts/quality-table.sh has one row for each method. The rows of the scripts that replace the
+# other programs have the figures of the dense model, because these scripts copy it.
+table_of() {
+    bash "$OSH_SOURCE_DIR/scripts/quality-table.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 \
+        --dataset "$model/data/calibration.jsonl" --text "$model/data/evaluation.txt" --samples 2 --out quality \
+        --peer-python "$PWD/python" "$@"
+}
+: >calls
+table_of --rows "oneshot:rtn llm-compressor:gptq auto-round:autoround-2" >table
+dense=$(sed -n 's/^| | dense | \([0-9.]*\) |.*/\1/p' table)
+for row in "llm-compressor | gptq" "auto-round | autoround-2"; do
+    grep -Eq "^\| ${row/|/\\|} \| $dense \| 0\.0000 \| 100\.0 % \| [0-9.]+ \| [0-9.]+ \| [0-9]+ \|$" table ||
+        { cat table; exit 1; }
+done
+grep -Eq '^\| oneshot \| rtn \| [0-9.]+ \| 0\.0[0-9]*[1-9][0-9]* \| [0-9.]+ % ' table && [ "$(wc -l <table)" = 6 ] ||
+    { cat table; exit 1; }
+grep -qx 'compress compressed' calls && grep -qx 'auto_round compressed' calls || { cat calls; exit 1; }
+# a second run of the job does not repeat finished rows
+: >calls
+cp table first
+table_of --rows "oneshot:rtn llm-compressor:gptq auto-round:autoround-2" >table
+cmp table first && [ ! -s calls ] || { cat table calls; exit 1; }
+if table_of --rows oneshot:magic 2>stderr; then exit 1; fi
+grep -qx "quality-table.sh: --rows: unknown row 'oneshot:magic'" stderr || { cat stderr; exit 1; }
