@@ -14,9 +14,9 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e);
 /* Returns the number of bytes of an osh_edges, with the allocator's overhead. */
 size_t osh_edges_bytes(void);
 /* Writes n bytes to f at offset `at`. Any thread may call this function; no byte may be written
- * twice. Incomplete blocks are stored in e until they are complete. Whole blocks are written at
- * once. They bypass the page cache if (uintptr_t)from and `at` have the same remainder modulo
- * OSH_BLOCK_BYTES. */
+ * twice. Incomplete blocks are stored in e until they are complete. Whole blocks are written
+ * immediately. They bypass the page cache if (uintptr_t)from and `at` have the same remainder
+ * modulo OSH_BLOCK_BYTES. */
 osh_status osh_edges_write(osh_ctx *cx, osh_edges *e, osh_file *f, const void *from, size_t n,
                            int64_t at);
 /* Writes the bytes of all incomplete blocks, and waits for writes in progress. A sync of the files

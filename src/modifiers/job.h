@@ -147,8 +147,8 @@ size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 /* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);
 size_t osh_job_scales_bytes(const osh_linear_job *j); // returns the number of bytes of j->params
-/* Returns the number of bytes of scratch of osh_q_weight_params for the job, without the bytes that
- * osh_job_search_bytes counts. */
+/* Returns how many bytes of scratch osh_q_weight_params needs for the job. Does not include the
+ * bytes that osh_job_search_bytes counts. */
 size_t osh_job_params_bytes(const osh_linear_job *j);
 /* Returns the statistics that the observers of s need, as OSH_STAT_* bits. */
 unsigned osh_scheme_wants(const osh_q_scheme *s);

@@ -336,7 +336,7 @@ typedef struct engines {
     /* cuda: names the GPUs for which vLLM has a kernel. cpu: names the CPUs for which it has one.
      * NULL: there is no kernel. */
     const char *cuda, *cpu;
-    const char *why;        // why vLLM has no kernel, if `cuda` and `cpu` are NULL
+    const char *why;        // if `cuda` and `cpu` are NULL: reason why vLLM has no kernel
 } engines;
 
 static bool is_one_of_three(int64_t v, int a, int b, int c)

@@ -37,8 +37,8 @@ float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
 typedef struct cut { // numbers that become 0
     float most;      // all magnitudes below this one become 0
     int64_t n_equal; // number of magnitudes that equal `most`
-    int64_t n_zero;  // number of these that become 0
-    int64_t n_seen;  // number of these that cut_takes was called for
+    int64_t n_zero;  // number of these magnitudes that become 0
+    int64_t n_seen;  // number of these magnitudes for which cut_takes was called
 } cut;
 
 /* Selects the k smallest magnitudes of the n numbers x (k from 1). All numbers with the largest

@@ -224,8 +224,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value. The host memory is as large as
- * planned, plus at most 4 KiB for the list of blocks. */
+/* Blocks are page-locked once and used again for the next value. The list of blocks may use 4 KiB
+ * of host memory that the plan does not count. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;
