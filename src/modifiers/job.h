@@ -17,8 +17,8 @@ enum { // statistics of a value X, as bits that can be combined
     OSH_STAT_CACHE = 16,
     /* Sum over all tokens, for a survey (survey.h). Each token adds its largest X^2. */
     OSH_STAT_PEAKS = 64,
-    /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The inputs of
-     * its block of the model (such as a decoder layer) are then stored, and also the outputs of the
+    /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The run then
+     * stores the inputs of the Linear's block (such as a decoder layer), and the outputs of this
      * block in the original model (schedule/blocks.h). */
     OSH_STAT_BLOCK = 32
 };

@@ -110,8 +110,8 @@ done:
     return rc;
 }
 
-/* Decides which weights in columns [i, i + m) of one row become 0. These are the n weights with the
- * lowest costs, and the weights that were 0 before pruning if a->keep is true. In these columns
+/* Decides which weights in columns [i, i + m) of one row become 0: the n weights with the lowest
+ * costs. If a->keep is true, the weights that were 0 before pruning become 0, too. In these columns
  * sets `out` to true for weights that become 0, and to false for all others. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)
