@@ -162,7 +162,7 @@ done:
 }
 
 /* Adds experts to the ignore list if one tensor has the weights of all experts of a layer. These
- * experts stay dense. But vLLM makes one layer of them, which the target "Linear" matches. */
+ * experts stay dense. But vLLM makes them one layer, and the target "Linear" matches this layer. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
