@@ -11,8 +11,8 @@
 #                        may share the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
 #                        each log of a failure
-#   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
-#                        fewer layers and samples, too (a trial of the steps)
+#   --scale N            1: divides the widths of all synthetic models and ops. Above 1, they have
+#                        fewer layers and samples, too. This is a quick trial of the steps.
 #   --build-dir DIR      a finished build, or the file that --pack made; else the preset "release"
 #                        of this tree, which the step `build` makes for this GPU
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
@@ -25,9 +25,10 @@
 #   --peer-python FILE   Python with torch for the step bench, and with llmcompressor for the step
 #                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
-#                        development packages needs, with xz, or with zstd if FILE ends with .tzst;
-#                        refuses more than --most bytes (25000000), because the file and the tree
-#                        are copied to the machine together, and some machines take 64 MiB
+#                        development packages needs. Packs with zstd if FILE ends with .tzst,
+#                        otherwise with xz. Refuses more than --most bytes (25000000), because the
+#                        file and the tree are copied to the machine together, and some machines
+#                        take only 64 MiB.
 #
 # The directory of --out gets summary.txt, STEP.log, and in work/ the files that steps share.
 set -uo pipefail

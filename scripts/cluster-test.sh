@@ -63,7 +63,7 @@ jobs_agree() {
 }
 
 # rank_process RANK: prints the process of this rank of the script's job. A rank is the child of its
-# guard, which is also a process oneshot.
+# guard. Both processes have the name oneshot.
 rank_process() {
     local pid parent rest
     for pid in $(pgrep -x oneshot); do

@@ -58,7 +58,7 @@ EXCEPT = dict.fromkeys(("mamba2", "mamba", "falcon_mamba", "gpt_bigcode", "gpt_b
     "gpt2": ("gptq", "calibrated runs are refused, because the model has no Linear"),
     "qwen3_vl_moe": ("load", "transformers does not find the codes of experts under LLM Compressor's names"),
 }
-# Families without step 4 (the comparison of BF16 logits), and the reasons
+# Families that skip step 4 (the comparison of BF16 logits), each with its reason
 NO_BF16 = {"deepseek_v4": "transformers fails in BF16, because it gives F32 outputs of norms to BF16 Linears"}
 
 

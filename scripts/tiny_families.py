@@ -199,7 +199,7 @@ FAMILIES = {
                                                audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
                            enable_audio_output=False),
     "cosmos3_edge": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
-    # there is no pad token, because transformers sets its row of the embedding to 0
+    # has no pad token, because transformers would set the pad token's row of the embedding to 0
     "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),
     "mistral4": dict(PLAIN, **(MOE | MLA), rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                      mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),

@@ -24,7 +24,7 @@
 #include "run/run.h"
 
 typedef struct survey {
-    osh_options opt; // its strings are views: of `output`, and of those in the job's options
+    osh_options opt; // its strings are views of `output` and of the strings in the job's options
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;

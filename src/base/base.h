@@ -117,7 +117,7 @@ void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *u
 /* Counts n_bytes that a library allocates. They belong to the host class. Fails if the limit would
  * be exceeded. */
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
-/* Ends the counting of n_bytes that osh_mem_count has counted. */
+/* Subtracts n_bytes from the count. osh_mem_count must have added them before. */
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 /* Returns the number of bytes in use, with the allocator's overhead. For OSH_MEM_HOST, returns the
  * sum of all classes. */

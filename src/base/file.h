@@ -56,11 +56,11 @@ void osh_file_use_direct(osh_file *f);
 int osh_file_direct_fd(const osh_file *f);
 /* Returns the size of a buffer of whole blocks that can hold n bytes of a file from any offset. */
 size_t osh_file_room(size_t n);
-/* Returns the first aligned address in the allocation p. The allocation must have OSH_BLOCK_BYTES
- * more than the caller needs. */
+/* Returns the first aligned address in the allocation p. The allocation must be OSH_BLOCK_BYTES
+ * larger than the caller needs. */
 void *osh_file_align(void *p);
-/* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. `room` is aligned and has osh_file_room(n)
- * bytes. */
+/* Reads all n bytes to the address `room + offset % OSH_BLOCK_BYTES`. `room` is aligned and has
+ * osh_file_room(n) bytes. */
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset);
 /* Writes n bytes. `from` has the alignment of the offset: (uintptr_t)from % OSH_BLOCK_BYTES ==
  * offset % OSH_BLOCK_BYTES. Partial blocks at both ends go through the page cache. */

@@ -47,7 +47,7 @@ osh_status osh_path_real(osh_ctx *cx, char **out, const char *path)
     OSH_TRY(osh_path_resolve(cx, &at, path));
     size_t all = strlen(at), n = all;
     char cut = 0;
-    while (!realpath(n ? at : ".", real)) { // finds the longest prefix of the path that exists
+    while (!realpath(n ? at : ".", real)) { // finds the longest existing prefix of the path
         if (errno != ENOENT || !n)
             OSH_FAIL(cx, OSH_E_IO, "cannot look at %s: %s", path, strerror(errno));
         at[n] = cut;

@@ -12,8 +12,8 @@ static inline bool osh_ends_with(const char *s, size_t n, const char *tail)
     return n >= t && !memcmp(s + n - t, tail, t);
 }
 
-/* Returns the number of bytes of s before `tail`. Returns 0 if s does not end with `tail`, or
- * equals it. */
+/* Returns the number of bytes of s before `tail`. Returns 0 if s equals `tail`, or if s does not
+ * end with `tail`. */
 static inline size_t osh_before_tail(const char *s, const char *tail)
 {
     size_t n = strlen(s);

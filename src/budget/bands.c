@@ -176,8 +176,8 @@ int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITE
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* The limit is the larger of two numbers: SMALL, and the bytes of FEW Linears of the largest
-     * size. But it is at most the bytes of one such Linear for each thread. */
+    /* The limit is the larger of two numbers: SMALL, and FEW times the bytes of the largest Linear.
+     * But it is at most the number of threads times the bytes of the largest Linear. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -198,8 +198,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* Counts scratch for at most n_threads bands, because only n_threads threads of the stream round at
- * the same time. All other threads read, or wait for the disk. */
+/* Counts scratch for at most n_threads bands, because at most n_threads threads of the stream are
+ * rounding at the same time. All other threads read, or wait for the disk. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};

@@ -41,7 +41,7 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
 /* Returns the number of bytes of one row of a copied tensor. If the tensor is copied unchanged, a
  * row is one byte. If it is changed or dequantized, a row has *columns elements. */
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);
-/* returns the number of bytes that a row of the Linear's first output tensor has */
+/* Returns the number of bytes of a row of the Linear's first output tensor. */
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l);
 
 typedef struct osh_band_room { // sizes in bytes of the buffers that a thread of a stream has

@@ -1,4 +1,4 @@
-/* memory.c - chooses the settings with which a run keeps its budgets, before the run. simulate.c
+/* memory.c - chooses, before a run, the settings with which the run keeps its budgets. simulate.c
  * counts the bytes that the run needs with these settings.
  *
  * If a run does not fit in its budgets, the following changes are tried in this order:

@@ -23,8 +23,8 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
 /* Returns the number of bytes of a GPU's arena (the block of GPU memory from which the program
  * allocates). If there is a device budget, this number is the budget. If not, it is the predicted
- * bytes plus a reserve. A resumed run needs the reserve, because it has other gaps between its
- * blocks. */
+ * bytes plus a reserve. A resumed run needs the reserve, because the gaps between its blocks are
+ * not those of the plan. */
 int64_t osh_memory_arena(const osh_budget *p);
 /* Returns the number of bytes that a plan may use on a GPU with free_bytes bytes of free memory. */
 int64_t osh_memory_of_gpu(int64_t free_bytes);

@@ -35,8 +35,8 @@ enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 }
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* Returns the number of bytes of small allocations outside of visits: of the emitter, the journal,
- * the results, the report and the lists. */
+/* Returns how many bytes the small allocations outside of visits take. These are allocations of the
+ * emitter, the journal, the results, the report and the lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;

@@ -237,9 +237,9 @@ done:
     return rc;
 }
 
-/* Counts the packing of a result of the call x, while the Cholesky factor of the Hessian exists. On
- * the host, only one result exists at that time. On a GPU, the results of the whole call exist.
- * They are a part of x->work, so at most x->work bytes are counted for them. */
+/* Counts the memory for packing a result of the call x. The Cholesky factor of the Hessian still
+ * exists at that time. On the host, only one result exists, too. On a GPU, the results of the whole
+ * call exist. They are a part of x->work, so at most x->work bytes are counted for them. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);

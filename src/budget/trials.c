@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan simulates about 30 times
+enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan runs about 30 simulations
 
 /* Settings on which the result of a simulation depends. The result also depends on the phases of
  * the visits (osh_phases). */

@@ -30,7 +30,7 @@ void osh_chat_free(osh_ctx *cx, osh_chat *c);
  *   conversations                 a list of {from, value}; human is user, gpt is assistant
  *   prompt, response              two texts
  *   prompt, completion            two texts, or two lists of messages
- *   instruction, input, output    texts of the question (two) and of the answer
+ *   instruction, input, output    three texts; the first two are the question
  *   question, answer              two texts
  *
  * If `column` is NULL, the first shape that the row has is used. Otherwise the shape begins with

@@ -240,8 +240,8 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
 
-/* The next functions return a value of the kind in their names. Memory comes from the arena of r.
- * If there is no memory, the run fails and they return NONE. `name` [n] of osh_jv_undef is a
+/* The names of the next functions end with the kind of their result. Memory comes from the arena of
+ * r. If there is no memory, the run fails and they return NONE. `name` [n] of osh_jv_undef is a
  * view. */
 osh_jv osh_jv_undef(const char *name, size_t n);
 osh_jv osh_jv_none(void);

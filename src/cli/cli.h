@@ -45,14 +45,14 @@ struct command {
     /* Name of the required positional argument; NULL: none is required. */
     const char *want;
     int most;         // largest number of positional arguments
-    const char *more; // other flags, such as "--dot"; NULL: none
+    const char *more; // a flag that is not in `fields`, such as "--dot"; NULL: none
     /* True if all ranks call `run`; false: rank 0 does the work, and the other ranks wait. */
     bool divided;
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };
 extern const command osh_commands[];               // a row whose name is NULL ends the table
 const command *osh_command_find(const char *name); // returns NULL for an unknown command
-/* True if the flag may stand without a value. It is true then. */
+/* True if the flag may stand without a value. Without a value, the flag is true. */
 bool osh_flag_is_switch(const osh_field *f);
 
 /* help.c defines the next functions, which print to stdout. */

@@ -1,4 +1,5 @@
-/* help.c - prints help from the tables: commands, flags in groups on one screen, topics. */
+/* help.c - prints the help for commands, flags and topics from the tables. The flags of a command
+ * are in groups, which fit on one screen. */
 #include <stdio.h>
 #include <string.h>
 

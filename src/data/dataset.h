@@ -61,7 +61,7 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
 osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
 osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d);
-/* Returns the number of tokens of samples [first, end) that are counted. */
+/* Returns the number of counted tokens in samples [first, end). */
 int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end);
 /* Cuts the samples as the collator of `opt` does. `texts`: true if the rows are texts. */
 void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);

@@ -376,7 +376,7 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));
-        /* A chunk of a .csv gives no bytes if it has only columns that are not wanted. */
+        /* A chunk of a .csv gives no bytes if it is inside of an unwanted column. */
     } while (l->text.len == had && !l->file_ends);
 done:
     return rc;

@@ -243,8 +243,8 @@ done:
 }
 
 /* The node `i` is the repeated node of a list. Returns the node of the elements of this list.
- * Usually this is the only child of the repeated node. The other cases are the rules of the format
- * for older writers. */
+ * Usually this is the only child of the repeated node. In files of older writers, it may be the
+ * repeated node itself. The format has rules for these files. */
 static int list_element(const osh_pq_schema *s, int list, int i)
 {
     const osh_pq_node *n = &s->nodes[i], *parent = &s->nodes[list];

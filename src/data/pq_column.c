@@ -249,7 +249,8 @@ done:
     return rc;
 }
 
-/* Reads the next data page that has values, and the dictionary page if it comes before. */
+/* Reads the next data page that has values. If a dictionary page comes before this page, reads it,
+ * too. */
 static osh_status column_next_page(osh_ctx *cx, osh_pq_column *c)
 {
     osh_status rc = OSH_OK;

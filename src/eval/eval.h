@@ -5,7 +5,7 @@
 
 /* Evaluates opt->model on opt->dataset, and compares it with opt->reference if it is given. */
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
-/* Sets *host to the smallest --host-memory for evaluating the output of a run, predicted before the
- * run. opt->model is the source of the run. */
+/* Predicts before a run how much memory an evaluation of the run's output will need. Sets *host to
+ * the smallest --host-memory for this evaluation. opt->model is the source of the run. */
 osh_status osh_eval_predict(osh_ctx *cx, int64_t *host, const osh_eval_options *opt);
 #endif

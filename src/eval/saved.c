@@ -332,7 +332,7 @@ int64_t osh_saved_bytes(const osh_eval_models *m)
 {
     const osh_graph *g = m->f->graph;
     int64_t most = 0;
-    /* Rows that a GPU or another rank has are first copied, one batch at a time. */
+    /* If a GPU or another rank has the rows, they are copied first, one batch at a time. */
     bool copies = m->gpu || m->f->ranks;
     for (int64_t b = 0; copies && b < osh_eval_batches(m); b++) {
         int64_t first, count;

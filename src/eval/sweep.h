@@ -1,5 +1,5 @@
-/* sweep.h - reports the progress of a measurement that runs a model subgraph by subgraph: the
- * remaining time and the rate, from the work of budget/cost.h. */
+/* sweep.h - reports the progress of a measurement that runs a model subgraph by subgraph. Computes
+ * the remaining time and the rate from the work that budget/cost.h estimates. */
 #ifndef OSH_SWEEP_H
 #define OSH_SWEEP_H
 #include "eval/forward.h"

@@ -57,7 +57,7 @@ osh_status osh_device_find(osh_ctx *cx, const osh_device_kind **out, int *ordina
 /* True if this binary and this machine have a device of the kind. */
 bool osh_device_present(const osh_device_kind *k);
 /* Opens a device (osh_device_type.open). For a GPU, n_bytes includes the workspace. Fails with
- * OSH_E_UNSUPPORTED if this binary was built without the kind. */
+ * OSH_E_UNSUPPORTED if this binary was built without devices of this kind. */
 osh_status osh_device_open(osh_ctx *cx, osh_device **out, const osh_device_kind *k, int ordinal,
                            size_t n_bytes);
 

@@ -119,7 +119,7 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);
-/* Makes later copies of the copy stream wait for all work that is queued so far on the compute
+/* Makes the next work of the copy stream wait for all work that is queued so far on the compute
  * stream. */
 osh_status osh_gpu_follow(osh_ctx *cx, osh_gpu *c);
 osh_status osh_gpu_lanes_init(osh_ctx *cx, osh_gpu *c);

@@ -223,8 +223,8 @@ done:
     return rc;
 }
 
-/* Computes block row i of X from the blocks of L to the left of the diagonal and the blocks of X
- * above. */
+/* Computes block row i of X. Reads the blocks of row i of L up to the diagonal, and the block rows
+ * of X above row i. */
 static osh_status triangle_invert_row(osh_ctx *cx, blocks *b, int64_t i)
 {
     osh_status rc = OSH_OK;

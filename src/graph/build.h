@@ -91,7 +91,7 @@ typedef struct osh_wanted_weight {
  * another shape or dtype. */
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
 /* Adds a table [V, width] whose rows are in several tensors <module>.<leaf>. In `leaf`, the number
- * of the tensor (0, 1, 2 ...) replaces {s}. V is the sum of the rows of these tensors. */
+ * of the tensor (0, 1, 2 ...) replaces {s}. V is the number of rows of all these tensors. */
 osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *module,
                            const char *leaf, int64_t width);
 /* True if the weight of the module is a tensor of its own. The checkpoint then does not have the

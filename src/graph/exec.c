@@ -12,7 +12,7 @@
 #include "ops/kernel.h"
 
 /* All bytes of job.found have this value before the nodes run. An I64 of these bytes is larger than
- * any index. It means that the output has no non-finite element. */
+ * any index, and means that the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
 /* True if the value is masked: each node that reads the value may skip rows of it. A non-finite

@@ -77,7 +77,7 @@ done:
 }
 
 /* Applies "renames" and "class" of the template `child` to one member of an entry. The member
- * "tensors" may be a list of names. Lists in other members have no names. */
+ * "tensors" may be a list of names. No other member is a list that contains names. */
 static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
 {
     static const char *const names[] = {"name", "of", "tied", "tensors", "head", "weight", "bias"};

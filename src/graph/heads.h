@@ -20,7 +20,7 @@ typedef struct osh_missing_head {
  * has no embedding table. */
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
 /* True if the tensor is the weight of the output head, or belongs to its compressed weight. The
- * name of the tensor decides, or the shape (osh_head_has_shape). */
+ * tensor is recognized by its name or by its shape (osh_head_has_shape). */
 bool osh_head_is(const osh_hf_config *c, const osh_entry *tensor);
 /* True if the shape [O, I] of a weight and its name fit an output head. O must be vocab_size of
  * config.json. The module must be outside of decoder blocks and towers, and must not have the name

@@ -42,8 +42,8 @@ done:
     return rc;
 }
 
-/* Removes the dimensions of size 1 from a shape such as [1, E] or [1, 1, H, 1], which then has one
- * dimension. */
+/* Removes the dimensions of size 1 from the shape. Thus [1, E] and [1, 1, H, 1] become [E] and
+ * [H]. */
 static void part_flatten(osh_entry *e)
 {
     int n = 0;

@@ -27,9 +27,10 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
 /* Returns the number of table rows that the node reads for one token. */
 int64_t osh_picked_each(const osh_graph *g, const osh_node *n);
-/* Both functions return an upper bound of the bytes of a lookup of n ids. osh_picked_bytes counts
- * host memory, with the allocator's overhead. If the rows go to a device, only a band of them is in
- * host memory at a time. osh_picked_arena_bytes counts memory in the arena of a device. */
+/* Both functions return an upper bound of the memory in bytes for looking up n ids.
+ * osh_picked_bytes counts host memory, with the allocator's overhead. If the rows go to a device,
+ * only a band of them is in host memory at a time. osh_picked_arena_bytes counts memory in the
+ * arena of a device. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n, bool on_device);
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n);
 #endif

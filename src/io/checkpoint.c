@@ -28,7 +28,7 @@ static bool is_plain_name(const char *s)
     return *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..");
 }
 
-/* Sets the shard names of ck to those of the index's weight_map, sorted, each once. */
+/* Sets the shard names of ck to the sorted names in the index's weight_map, without duplicates. */
 static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *weights,
                                   const char *path)
 {

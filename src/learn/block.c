@@ -373,9 +373,9 @@ static double block_out_width(const osh_block *b)
     return width;
 }
 
-/* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
- * divided. If rule.sum is true, this is the number of counted tokens. Otherwise it is the number of
- * counted elements. */
+/* Returns the divisor for the sum of squared errors over samples [first, end) of `order`. If
+ * rule.sum is true, this is the number of counted tokens. Otherwise it is the number of counted
+ * elements. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;

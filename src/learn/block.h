@@ -63,8 +63,9 @@ typedef struct osh_block {
      * step only. */
     double begun, ended;
     int64_t n_steps;         // result: number of steps that were done
-    /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with
-     * learned weights. */
+    /* Results with rule.selective: losses of all samples.
+     * nearest: with weights that are rounded to nearest.
+     * learned: with learned weights. */
     double nearest, learned;
     /* Result: true if the codes are the learned ones, false if they are rounded to nearest. */
     bool kept;

@@ -9,7 +9,7 @@
 
 /* One of every HELD rows is used for validation and not for learning. */
 enum { HELD = 8 };
-/* Estimate of all small allocations, which tune_kept_bytes does not compute one by one. */
+/* Estimated bytes of the small allocations. tune_kept_bytes does not compute them one by one. */
 enum { SMALL_BYTES = 1 << 16 };
 /* Largest |v - code| before the first step; v is the real number that is rounded to the code. */
 #define FROM_CODE 0.4f

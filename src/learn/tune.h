@@ -70,8 +70,8 @@ typedef struct osh_tune_memory { // upper bounds of host bytes, with the allocat
      * row: bytes that are allocated in addition while a row is run. */
     size_t kept, row;
 } osh_tune_memory;
-/* Computes the memory of tuning. n_scales [weights]: number of scales of each weight that the
- * caller will pass to osh_tune_take; 0 for other weights. */
+/* Computes the memory of tuning. n_scales [weights]: for each weight that the caller will pass to
+ * osh_tune_take, the number of its scales; 0 for other weights. */
 osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g,
                           const osh_checkpoint *ck, const osh_dataset *data,
                           const int64_t *n_scales);

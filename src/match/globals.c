@@ -26,8 +26,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: maps the name of a fused layer to the index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    // own [linears]: last[i] is the last Linear so far that shares a global scale with Linear i. It
-    // is only valid if i is the first Linear with this scale.
+    // own [linears]: last[i] is the Linear that the loop found last among those that share a global
+    // scale with Linear i. It is only valid if i is the first Linear with this scale.
     int *last = NULL;
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);

@@ -9,7 +9,7 @@
  * global scale. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p);
 
-/* largest magnitudes of weights and global scales that are known so far */
+/* global scales of Linears and largest magnitudes of their weights, as far as they are known */
 typedef struct osh_globals osh_globals;
 /* Makes an object for the Linears of p. Sets *out to NULL if no Linear has a global scale. */
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_matching *p);

@@ -132,7 +132,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               // matches no layer of a vision tower: they have no "language_model"
+                               // layers of a vision tower do not match: they lack "language_model"
                                name + inner));
 done:
     return rc;
@@ -162,7 +162,7 @@ done:
 }
 
 /* Adds experts to the ignore list if one tensor has the weights of all experts of a layer. These
- * experts stay dense. But vLLM makes one layer of them, which the target "Linear" matches. */
+ * experts stay dense. But vLLM makes them one layer, and the target "Linear" matches this layer. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -152,8 +152,8 @@ static size_t option_texts(char *const **texts, const osh_field *f, const void *
     return **texts != NULL;
 }
 
-/* Sets *p to the path that an option has in `text`. (In the text of a data set, a share may follow
- * the path.) */
+/* Sets *p to the path in `text`, the value of an option. (In the value of --dataset, a share may
+ * follow the path.) */
 static osh_status places_add(osh_ctx *cx, place *p, const osh_field *f, const char *text)
 {
     size_t n = f->type == OSH_F_STRS ? osh_mix_path_bytes(text) : strlen(text);

@@ -223,7 +223,7 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        // cache.c has already refused a group for attention that matches no attention
+        // if a group for attention matches no attention, cache.c has already refused the group
         bool used = osh_q_of_attention(&p->schemes[i]);
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
@@ -283,8 +283,8 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
-/* Like near_module. If `text` is "lm_head", but the head of this model has another name, the hint
- * is this name. */
+/* Like near_module. But if `text` is "lm_head", and the head of this model has a different name,
+ * returns the name of the head. */
 static const char *near_ignored(osh_near *near, char room[240], const char *text,
                                 const osh_matching *p, const osh_plan_modules *cs)
 {

@@ -49,7 +49,7 @@ typedef struct search {
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */
     float *most;    // own
-    double *mean;   // Own [n]: the w of the formula at the top of this file, a mean over all rows.
+    double *mean;   // Own [n]: w of the formula at the top of this file (w is a mean over rows).
     float *s;       // own: [grid, n] the factors s at each point of the grid
     float *global; // Own: [grid] global scale at each point of the grid, for strategy tensor_group.
     double *loss;   // own: [bands, grid] loss of each band at each point of the grid

@@ -17,8 +17,8 @@ enum { // statistics of a value X, as bits that can be combined
     OSH_STAT_CACHE = 16,
     /* Sum over all tokens, for a survey (survey.h). Each token adds its largest X^2. */
     OSH_STAT_PEAKS = 64,
-    /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The inputs of
-     * its block of the model (such as a decoder layer) are then stored, and also the outputs of the
+    /* A Linear that is learned by block has this bit instead of HESSIAN and SHIFT. The run then
+     * stores the inputs of the Linear's block (such as a decoder layer), and the outputs of this
      * block in the original model (schedule/blocks.h). */
     OSH_STAT_BLOCK = 32
 };
@@ -147,8 +147,8 @@ size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 /* Returns the number of bytes of the codes and the params of a job. */
 size_t osh_job_result_bytes(const osh_linear_job *j);
 size_t osh_job_scales_bytes(const osh_linear_job *j); // returns the number of bytes of j->params
-/* Returns the number of bytes of scratch of osh_q_weight_params for the job, without the bytes that
- * osh_job_search_bytes counts. */
+/* Returns how many bytes of scratch osh_q_weight_params needs for the job. Does not include the
+ * bytes that osh_job_search_bytes counts. */
 size_t osh_job_params_bytes(const osh_linear_job *j);
 /* Returns the statistics that the observers of s need, as OSH_STAT_* bits. */
 unsigned osh_scheme_wants(const osh_q_scheme *s);

@@ -177,8 +177,8 @@ typedef struct osh_transform {
     void (*factors)(const osh_modifier *m, float *s, const osh_channels *c);
     /* Functions of a modifier without `factors`.
      * search: finds the factors s [j->n] with the smallest errors of the Linears' outputs.
-     * search_bytes: returns an upper bound of the bytes (gross) of the search. Reads only n,
-     * balance and n_balance of j.
+     * search_bytes: returns an upper bound of the bytes of the search, with the allocator's
+     * overhead. Reads only n, balance and n_balance of j.
      * takes: fails with OSH_E_USAGE if the search does not support a Linear with scheme s. */
     osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
     size_t (*search_bytes)(const osh_modifier *m, const osh_search *j, int n_threads);

@@ -41,8 +41,8 @@ struct osh_modifier {
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // true: the modifier has quality best
-    /* True: the modifier has no effect, because a later GPTQModifier without schemes takes over its
-     * schemes. */
+    /* True: the modifier has no effect. A later GPTQModifier without schemes of its own uses the
+     * schemes of this modifier. */
     bool replaced;
     /* Own [n_candidates]: candidates for --target-bits. If there are none, any number of bits is a
      * candidate. */

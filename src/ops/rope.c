@@ -7,8 +7,8 @@
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
  * The position is the index of the token in its sample. The angle is an f32 product, as in
- * transformers' apply_rotary_pos_emb. cos and sin (times attention_scaling), both products and
- * their sum are rounded to the dtype of q. Exceptions:
+ * transformers' apply_rotary_pos_emb. cos and sin are multiplied by attention_scaling. cos, sin,
+ * each product and each sum are rounded to the dtype of q. Exceptions:
  *
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length

@@ -37,7 +37,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static double gate_value(float gate, bool softplus)
 {
     if (!softplus) return 1 / (1 + osh_math_exp(-(double)gate));
-    // softplus(gate); like torch, this uses `gate` instead if it is above 20
+    // softplus(gate); like torch, this returns `gate` itself if `gate` is above 20
     return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate));
 }
 

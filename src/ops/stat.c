@@ -289,7 +289,7 @@ done:
     return rc;
 }
 
-/* Returns the op that merges rows. Rows of a lower triangle are added like other sums. */
+/* Returns the op that merges rows. The rows of a lower triangle are added element by element. */
 static const osh_op *tile_merge_op(const osh_stat *s)
 {
     return stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge;

@@ -29,7 +29,7 @@ static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kin
 }
 
 /* Adds the files that this program always makes. If `temporary` is true, also adds the temporary
- * names under which they are written, because a killed run may leave such files. */
+ * files that a killed run may leave. */
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
     const char *const names[] = {

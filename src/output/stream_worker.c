@@ -103,7 +103,7 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 
 typedef struct source_part { // consecutive rows of a source tensor
     const osh_ckpt_tensor *t; // view
-    int64_t first;            // offset in the tensor of the first byte of the rows
+    int64_t first;            // offset of the rows in the data of the tensor, in bytes
     /* n: number of bytes of the rows.
      * element: size of an element; the address of the rows in memory must be a multiple of this
      * size. */

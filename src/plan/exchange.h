@@ -9,7 +9,7 @@
 /* In one round, each rank collects a sum. Adds these sums to the sum of the rank `owner`, in the
  * order of the groups of samples.
  * In round number `round`, rank k has collected group `round * (number of ranks) + k`. The function
- * needs memory for one row of the sum, and at least 1 MiB. */
+ * needs as much memory as one row of the sum, or 1 MiB if a row is smaller. */
 osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner,
                                int64_t round);
 /* Merges a statistic of all ranks, and sets *state to the result on all ranks. The result must not

@@ -314,7 +314,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         OSH_TRY(identity_add_templates(cx, id, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_calibration(cx, id, p));
-        // on the host, the output depends on the instruction set, as the bits of products do
+        // on the host, the instruction set changes the bits of products, and so the output
         if (!p->in.device) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);

@@ -210,8 +210,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of one unit. Takes the change that saves the most loss among those that fit
- * in the limit. Returns false if no change that fits saves loss. */
+/* Changes the candidate of one unit. Among the changes that fit in the limit, takes the change that
+ * saves the most loss. Returns false if none of these changes saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;

@@ -46,8 +46,8 @@ typedef struct osh_plan {
     struct osh_mark *marks;  // own: the parsed --checkpoint options (marks.h)
 } osh_plan;
 
-/* Sets the views that the parts of the plan have of each other. Must be called after a plan is
- * copied, and for a plan that is made without osh_plan_new. */
+/* Parts of a plan have pointers to other parts (views). Sets these pointers. Must be called after a
+ * plan is copied, and for a plan that is made without osh_plan_new. */
 void osh_plan_join(osh_plan *p);
 const char *osh_plan_pipeline(const osh_plan *p); // returns the name of the pipeline
 /* Plans a run from options, recipe, source and data, before a weight is read. The caller owns *out.

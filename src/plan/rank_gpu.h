@@ -17,6 +17,6 @@ osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, osh_ranks *r, const osh_devic
  * fails. */
 osh_status osh_rank_gpu_open(osh_ctx *cx, osh_device **out, osh_ranks *r, const osh_device_kind *k,
                              int ordinal, size_t n_bytes);
-/* Fails if the ranks do not all work on a GPU or all on the host. */
+/* Fails if some ranks work on a GPU and others on the host. */
 osh_status osh_rank_devices_agree(osh_ctx *cx, osh_ranks *r, bool on_gpu);
 #endif

@@ -202,8 +202,8 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    /* A base_layer tensor may occur together with A and B, whose update is then added to it. All
-     * other tensors that replace a weight may not. */
+    /* A base_layer tensor may occur together with A and B: the update of A and B is then added to
+     * it. Any other tensor that replaces a weight is an error if A or B occurs, too. */
     if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);

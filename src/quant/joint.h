@@ -4,8 +4,8 @@
 #define OSH_JOINT_H
 #include "quant/format.h"
 
-/* True if vLLM can load the experts of gpt-oss in this scheme and format: packed symmetric
- * integers. */
+/* True if vLLM can load the experts of gpt-oss in this scheme and format. It loads only packed
+ * symmetric integers. */
 bool osh_q_joint_loads(const osh_q_scheme *s, const osh_format *f);
 /* True if vLLM 0.32 loads an embedding in this scheme and format. It has a method for packed
  * integers only (CompressedTensorsEmbeddingWNA16Int). */

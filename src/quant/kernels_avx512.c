@@ -1,7 +1,7 @@
 /* kernels_avx512.c - implements the loops of kernels.c with AVX-512, 16 values at a time. The
- * results have the same bytes. A function with a dtype or kind argument is inlined for each value
- * of the argument, so that the argument is a constant in the loop. Masks select the elements of the
- * last, partial vector. */
+ * results have the same bytes as those of kernels.c. A function with a dtype or kind argument is
+ * inlined for each value of the argument, so that the argument is a constant in the loop. Masks
+ * select the elements of the last, partial vector. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)

@@ -34,7 +34,7 @@ typedef struct osh_observer {
     /* Returns the parameters of the search for a range. NULL: the observer does not search. */
     osh_range_search (*search)(const osh_q_args *a);
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
-     * numbers are rounded to dt. NULL: [lo, hi] replaces the range. */
+     * numbers are rounded to dt. `update` NULL: [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
     /* Chooses the range [*lo, *hi] from a histogram. It contains either all values of an activation
      * or all weights that share a scale. At least one value is not 0. `choose` NULL: the observer

@@ -42,7 +42,7 @@ typedef struct sum {
     int64_t i; // number of groups that are added so far
 } sum;
 
-/* Returns the number of groups in a block, 2^(2 power). The sum of a block enters the total as one
+/* Returns the number of groups in a block, 4^`power`. The sum of a block enters the total as one
  * number, so different blocks can be summed independently. */
 static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 

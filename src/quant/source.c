@@ -95,8 +95,8 @@ done:
 
 /* ---- stored modules ---- */
 
-/* Adds the module to which tensor t belongs, if it is not known yet. The first row of sources.def
- * whose function `claims` returns true for t reads the module. */
+/* Adds the module to which tensor t belongs, if it is not known yet. The module is read by the
+ * first row of sources.def whose function `claims` returns true for t. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;

@@ -89,8 +89,8 @@ static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *scheme
     size_t total = 0;
     const char *last = NULL; // name of the config group that was added last
 
-    // An upper bound: it also counts the targets of config groups for attention, which are not
-    // added.
+    // An upper bound: it also counts the targets of config groups for attention, although they are
+    // not added.
     for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
@@ -336,7 +336,7 @@ typedef struct engines {
     /* cuda: names the GPUs for which vLLM has a kernel. cpu: names the CPUs for which it has one.
      * NULL: there is no kernel. */
     const char *cuda, *cpu;
-    const char *why;        // why vLLM has no kernel, if `cuda` and `cpu` are NULL
+    const char *why;        // if `cuda` and `cpu` are NULL: reason why vLLM has no kernel
 } engines;
 
 static bool is_one_of_three(int64_t v, int a, int b, int c)

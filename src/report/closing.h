@@ -3,8 +3,9 @@
 #define OSH_CLOSING_H
 #include "run/run.h"
 
-/* Sets *share to the loss of the modules' outputs divided by their loss after rounding to nearest.
- * Returns the number of modules with a known loss. If there are none, *share is not set. */
+/* Sets *share to the quotient of two losses of the modules' outputs: the loss of this run, and the
+ * loss of rounding to nearest. Returns the number of modules with a known loss. If there are none,
+ * *share is not set. */
 int osh_closing_share(double *share, const osh_run *r);
 /* Appends the loss compared with rounding to nearest, if the loss is known. */
 osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r);

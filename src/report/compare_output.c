@@ -27,7 +27,7 @@ static osh_status losses_add(osh_ctx *cx, void *user, const cJSON *o)
     return OSH_OK;
 }
 
-/* Sets *bytes to the sum of the sizes of those files of a directory that contain tensors. */
+/* Sets *bytes to the size of all files with tensors in a directory. */
 static osh_status output_bytes(osh_ctx *cx, int64_t *bytes, const char *dir)
 {
     osh_status rc = OSH_OK;

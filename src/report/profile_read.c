@@ -196,8 +196,8 @@ done:
     return rc;
 }
 
-/* Reduces the points to at most 1000: replaces neighbouring points by one point with their highest
- * bytes. */
+/* Reduces the points to at most 1000: replaces neighbouring points by one point. Its bytes are the
+ * maximum of the replaced points. */
 static void points_thin(osh_profile_data *d)
 {
     enum { MOST = 1000 };

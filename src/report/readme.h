@@ -3,6 +3,6 @@
 #define OSH_README_H
 #include "run/run.h"
 
-/* Makes the text; *out: own. Its bytes depend on the source, the settings and the result only. */
+/* Makes the text; *out: own. Its bytes depend only on the source, the settings and the result. */
 osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r);
 #endif

@@ -301,7 +301,7 @@ done:
     return rc;
 }
 
-/* Solves the calls of window w. of [w->n]: memory for their groups. */
+/* Solves the calls of window w. `of` [w->n]: memory for their groups. */
 static osh_status window_solve(osh_ctx *cx, const osh_windows *w, group *of, osh_run *r,
                                const osh_solving *s)
 {

@@ -44,8 +44,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
 /* Returns the sum of kind `sum` for a value (view), or NULL if this sum is not collected. */
 osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum);
-/* True if no row was added to the sums of the value. Before osh_stats_collect, only rows that this
- * process has added count. */
+/* True if no row was added to the sums of the value. Before osh_stats_collect, this covers only the
+ * rows that this process has added. */
 bool osh_stats_is_empty(const osh_stats *s, int value);
 /* Computes the importance of each channel of a value: the mean square of the channel divided by the
  * mean square of all channels. Sets *out (own) to NULL if no observer needs the importance, or if

@@ -82,7 +82,8 @@ typedef struct osh_schedule {
     int64_t looked_up;       // number of different tokens in a batch, summed over all batches
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
-    /* true if Linears gate and up and their glu never run as one kernel (osh_exec_span.joins) */
+    /* True if the Linears `gate` and `up` never run in one kernel with their glu
+     * (osh_exec_span.joins). */
     bool apart;
     bool rounds; // true if the model rounds the inputs of Linears when it runs
     /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */

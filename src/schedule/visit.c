@@ -297,9 +297,9 @@ done:
 /* ---- the fold pass ---- */
 
 /* Sets w->keep for the values that must stay in the activation store after a segment. The segment
- * ends at node `end`, and belongs to the fold pass, which collects statistics for factors. The
- * values are those that later nodes of the pass read. They are also the inputs and outputs of the
- * range that were in the store before the pass. */
+ * ends at node `end`, and belongs to the fold pass, which collects statistics for factors. Values
+ * of two kinds must stay: values that later nodes of the pass read, and the inputs and outputs of
+ * the range that were in the store before the pass. */
 static void walk_choose_kept_folding(osh_visit_walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {

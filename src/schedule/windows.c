@@ -9,7 +9,8 @@ static bool windows_done(const osh_windows *w, int linear)
 }
 
 /* True if the Linear may be the first one of a call. It must need statistics, and these must be
- * complete. It must neither be solved nor be in another call, and this process must solve it. */
+ * complete. It must belong to no earlier call and be unsolved, and this process must be the one
+ * that solves it. */
 static bool windows_has(const osh_windows *w, int linear)
 {
     const osh_linear *l = &w->p->match->linears[linear];

@@ -116,8 +116,8 @@ typedef struct osh_block_rule {
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
     /* rate: learning rate of a block in which the mean squared error of rounding to nearest exceeds
-     * `above`. All other blocks use the learning rate of the method. If `rate` is 0, all blocks use
-     * it. */
+     * `above`. All other blocks use the learning rate of the method. If `rate` is 0, every block
+     * uses the learning rate of the method. */
     double above, rate;
     /* Probability that an element of the block's input comes from the quantized model. All other
      * elements come from the original model. */

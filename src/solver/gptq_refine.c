@@ -50,8 +50,8 @@ static void refine_store(const osh_refine_row *r, int64_t first)
     }
 }
 
-/* Does all steps on rows [first, first + r->n). Adds the losses of these rows to a->loss. Also
- * computes the loss of these rows if all w^ were 0, and adds it to a->all. */
+/* Does all steps on rows [first, first + r->n). Adds the losses of these rows to a->loss. Adds to
+ * a->all the loss that these rows would have if all w^ were 0. */
 static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {
     static void (*const steps[OSH_N_REFINES])(const osh_refine_row *, double *) = {

@@ -37,8 +37,8 @@ float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
 typedef struct cut { // numbers that become 0
     float most;      // all magnitudes below this one become 0
     int64_t n_equal; // number of magnitudes that equal `most`
-    int64_t n_zero;  // number of these that become 0
-    int64_t n_seen;  // number of these that cut_takes was called for
+    int64_t n_zero;  // number of these magnitudes that become 0
+    int64_t n_seen;  // number of these magnitudes for which cut_takes was called
 } cut;
 
 /* Selects the k smallest magnitudes of the n numbers x (k from 1). All numbers with the largest
@@ -110,8 +110,8 @@ done:
     return rc;
 }
 
-/* Decides which weights in columns [i, i + m) of one row become 0. These are the n weights with the
- * lowest costs, and the weights that were 0 before pruning if a->keep is true. In these columns
+/* Decides which weights in columns [i, i + m) of one row become 0: the n weights with the lowest
+ * costs. If a->keep is true, the weights that were 0 before pruning become 0, too. In these columns
  * sets `out` to true for weights that become 0, and to false for all others. */
 static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
                                int64_t row, int64_t i)

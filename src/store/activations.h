@@ -41,7 +41,7 @@ osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
  * tier. The batches must have the same samples in every pass. No batch may have both kept and other
  * samples. Must be called before the first value is stored. */
 void osh_acts_keep(osh_acts *a, int64_t n);
-/* Makes the store use pageable host memory for copies to a GPU, and not page-locked memory. Must be
+/* Makes the store use pageable instead of page-locked host memory for copies to a GPU. Must be
  * called before osh_acts_use. */
 void osh_acts_unpinned(osh_acts *a);
 /* Sets up prefetch for tier disk: between osh_acts_open and osh_acts_close, n_threads threads read

@@ -18,8 +18,8 @@ osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, con
 /* With several ranks, each rank has a scratch directory. Sets *out (own) to its path. This is
  * `dir`, a path of osh_scratch_dir, with a suffix for the rank. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
-/* True if a scratch directory inside the partial directory can have this name, for a run or for one
- * rank. */
+/* Scratch directories of a run and of its ranks can be inside the partial directory. True if this
+ * is the name of such a scratch directory. */
 bool osh_scratch_is_name(const char *name);
 /* Removes the scratch directories that killed ranks have left. dir: the path of osh_scratch_dir. */
 osh_status osh_scratch_remove_ranks(osh_ctx *cx, const char *dir);

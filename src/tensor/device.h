@@ -124,7 +124,7 @@ typedef struct osh_device_uuid {
  * the host has only the functions that copy, fill and wait. Its other members are NULL. */
 typedef struct osh_device_type {
     const char *name;      // name of this kind of device, such as "cuda"
-    osh_backend_id column; // column of the tables of kernels that the device uses
+    osh_backend_id column; // the device's column in the tables of kernels
     /* True if this machine has a device of this kind. */
     bool (*present)(void);
     /* Opens device number `ordinal` and allocates its arena of n_bytes. No later call allocates

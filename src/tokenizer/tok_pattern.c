@@ -40,7 +40,7 @@ typedef enum item_kind {
 
 typedef struct open_group {
     size_t start;  // position in `out`
-    bool caseless; // value of the option i before the group
+    bool caseless; // true if the option (?i) is on before the group
     bool captures; // true if the group is (...) or (?<name>...)
     int number;    // number of a group that captures, 1-based
     bool looks;    // true if the group is (?=...), (?!...), (?<=...) or (?<!...)

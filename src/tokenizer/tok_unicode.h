@@ -1,5 +1,5 @@
-/* tok_unicode.h - declares tables of the characters on which the Unicode versions inside tokenizers
- * and inside PCRE2 and utf8proc differ. */
+/* tok_unicode.h - declares tables of characters. For these characters, the Unicode version of
+ * tokenizers differs from those of PCRE2 and utf8proc. */
 #ifndef OSH_TOK_UNICODE_H
 #define OSH_TOK_UNICODE_H
 #include <stdbool.h>

@@ -267,9 +267,9 @@ done:
     return rc;
 }
 
-/* Returns the dtype that the scales of a module should have. This is the dtype of its first scale
- * with a float dtype. The source's weight has the same dtype, which may differ from the dtype in
- * config.json. Other checks (manifest, plan) compare the dtype of this scale with the source. */
+/* Returns the dtype that all scales of a module should have: that of the module's first scale in
+ * BF16, F16 or F32. Other checks (manifest, plan) compare the dtype of this scale with that of the
+ * source's weight. The dtype in config.json may differ, so it does not decide. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};

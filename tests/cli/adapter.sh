@@ -58,7 +58,8 @@ refused 2 'want at least' --model "$model" --adapter lora --output h --host-memo
 one --model "$model" --adapter lora --output h --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 same a h
 
-# A run with another adapter is refused. A file of the adapter is not overwritten.
+# A run is refused if its output was made with a different adapter. A file of the adapter is not
+# overwritten.
 cp -r lora other
 sed -i 's/"lora_alpha": 3/"lora_alpha": 4/' other/adapter_config.json
 refused 2 'adapter adapter_' --model "$model" --adapter other --output b

@@ -1,4 +1,4 @@
-# hub_data.sh - uses data sets by name, from a server of rows on the loopback
+# hub_data.sh - uses data sets by name. A server on the loopback sends their rows
 # (tests/tools/hub_server.py). The output bytes are the same as from a file with these rows. LLM
 # Compressor's names of data sets are known, and their rows give the same texts. Rows that are in
 # the cache need no network. Errors give the reason.

@@ -26,11 +26,12 @@ P
 )
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# LLM Compressor sums a row of activations in another order, so activations differ by a unit in the
-# last place of BF16. An observer that searches may then stop one step later. This changes the scale
-# by 1 %, which is up to 2.56 units in the last place. The scale of queries differs more, because it
-# is computed from the largest query. That query is a sum in which most terms cancel, so its BF16
-# value differs by up to 2.5 % (3.2 units in the last place) from the F32 value.
+# LLM Compressor and this program sum a row of activations in different orders, so activations
+# differ by a unit in the last place of BF16. An observer that searches may then stop one step
+# later. This changes the scale by 1 %, which is up to 2.56 units in the last place. The scale of
+# queries differs more, because it is computed from the largest query. That query is a sum in which
+# most terms cancel, so its BF16 value differs by up to 2.5 % (3.2 units in the last place) from the
+# F32 value.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys

@@ -1,7 +1,8 @@
-# layers.sh - tests scripts/check_layers.py. The script fails on includes and calls of higher layers
-# and of siblings, and on cycles of more than three files. It also fails on names of table rows in
-# other directories, and on names of CUDA outside of gpu, ops and solver. Nothing else makes the
-# script fail.
+# layers.sh - tests scripts/check_layers.py. Only these faults make the script fail:
+#   an include or a call of a higher layer or of a sibling
+#   a cycle of more than three files
+#   the name of a table row in another directory
+#   a name of CUDA outside of gpu, ops and solver
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }

@@ -75,8 +75,8 @@ run --model n --recipe prune.yaml
 if tied; then fail "a pruned head is tied: $(cat out/config.json)"; fi
 verify n
 
-# An entry of ignore is not written if it would match quantized modules in vLLM. Instead, ignore has
-# the names of the modules that the entry keeps dense.
+# An entry of the ignore list is not written if it would match quantized modules in vLLM. Instead,
+# the list has the names of the modules that the entry keeps dense.
 tiny qwen3_vl v
 run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
@@ -101,9 +101,8 @@ grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
 
-# transformers may add a prefix to the names of blocks outside of the text model. So ignore also has
-# a regex for each dense module of such a block. It has no regex that would match a quantized
-# module.
+# transformers may add a prefix to the names of blocks outside of the text model. So the ignore list
+# also has a regex for each dense module of such a block. No regex matches a quantized module.
 tiny qwen3_vl v
 up=model.language_model.layers.0.mlp.up_proj.weight
 edit v dup $up encoder.layers.0.attn.to_kv.weight
@@ -130,7 +129,7 @@ done
 has 're:.*encoder\.layers?\..*'
 
 # A checkpoint that was saved without its head has names without "model.", but is the same model.
-# Targets and ignore match its modules by both names.
+# Targets and the ignore list match its modules by both names.
 tiny qwen3 n
 edit n drop lm_head.weight
 edit n index

@@ -77,7 +77,7 @@ truncate -s 64G endless.txt
 if "$ONESHOT" eval --model "$model" --dataset endless.txt >got 2>err; then fail "NULs are taken for text"; fi
 grep -q 'endless.txt: a NUL in line 1, at byte 0' err || fail "$(cat err)"
 
-# An interrupt ends the reading of a file that would take minutes.
+# Reading this file would take minutes. An interrupt ends the reading.
 "$ONESHOT" tokenize --model "$model" endless.txt >got 2>err &
 pid=$!
 sleep 0.3

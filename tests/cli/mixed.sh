@@ -69,7 +69,7 @@ done
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
 # the target is for the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
-# The share of a quantized source is that of its codes and scales.
+# For a quantized source, 0.9x means 0.9 times the bytes of its codes and scales.
 again=(--model share --scheme W4A16 --group-size 64 --quality gptq --progress none "${data[@]}" --threads 1)
 "$ONESHOT" "${again[@]}" --target-size 0.9x --output again >/dev/null
 python3 - share again <<'P'

@@ -81,8 +81,8 @@ same out want "the smallest device memory"
     done
 }
 
-# eval rounds the outputs of Linears. Outputs of 8 bits change the perplexity little. Outputs of 2
-# bits change it much.
+# `oneshot eval` rounds the outputs of Linears. Outputs of 8 bits change the perplexity little.
+# Outputs of 2 bits change it much.
 head -c $([ -z "$SANITIZED" ] && echo 20000 || echo 6000) "$model/data/evaluation.txt" >evaluation.txt
 perplexity() {
     "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" |

@@ -24,7 +24,7 @@ like() { # arguments: output, model, largest KL divergence
 for size in 192 256; do python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" model padded.$size $size; done
 gptq="--method gptq --dataset model/calibration.jsonl --threads 1"
 
-# The output must have the bytes of the output for a padded source.
+# The output must have the same bytes as an output that is made from a padded source.
 while read -r size flags; do
     # shellcheck disable=SC2086
     made --model model --output a --overwrite $flags

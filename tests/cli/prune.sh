@@ -1,5 +1,5 @@
-# prune.sh - tests pruning alone, and before a quantizer in one traversal. The output bytes do not
-# depend on threads, batch, tier, budget or a kill. The predicted memory is enough. After
+# prune.sh - tests a pruner alone, and a pruner and a quantizer in one traversal. The output bytes
+# do not depend on threads, batch, tier, budget or a kill. The predicted memory is enough. After
 # quantization, pruned weights are still zeros. verify finds a pruned weight that is not zero.
 # Impossible jobs are refused.
 set -euo pipefail

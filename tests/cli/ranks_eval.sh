@@ -26,7 +26,8 @@ for mpi in "${mpis[@]}"; do
 done
 mpi=${mpis[0]}
 
-# verify has the same findings in the same order, also for a damaged output.
+# `oneshot verify` prints the same findings in the same order as with one process, also for a
+# damaged output.
 cp -r out damaged
 python3 - <<'END'
 import json, struct
@@ -58,7 +59,7 @@ least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
 start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "the smallest budget"
 "$ONESHOT" eval --model out "${data[@]}" >want 2>log
 cmp want got || fail "other figures with a budget"
-# Tests a rank that sees another model or other text.
+# Tests a rank whose model or text differs from that of rank 0.
 cp -r "$docs" old && touch -d @1 old/*.safetensors && mkdir model && cp -r "$docs"/. model
 cat >source <<'END'
 #!/bin/bash

@@ -63,8 +63,8 @@ threads=2 divided $other 2 gptq model
 divided $other 2 gptq model --batch-size 5
 divided $mpi 3 gptq model --mem-opt-level 2
 
-# Kills rank 0 at calls that change the disk, and other ranks at random moments. Each run has
-# another number of ranks.
+# Kills rank 0 at calls that change the disk, and other ranks at random moments. The number of ranks
+# of each run is random.
 RANDOM=11
 kills=6 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=4

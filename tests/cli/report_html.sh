@@ -93,7 +93,7 @@ cmp before.json run/oneshot-report.json
 code=0
 "$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
-# The program refuses data and models that it cannot evaluate, before the run.
+# If the program cannot evaluate the model or the data, it refuses them before the run.
 too_early() { # arguments: part of the message, model, data
     code=0
     "$ONESHOT" --model "$2" --scheme W4A16 --output none --progress none --eval "$3" >/dev/null 2>err || code=$?

@@ -97,8 +97,8 @@ code=0
     code=$?
 [ $code = 1 ] && grep -q 'strict allows no fallback' log || { cat log; fail "exit $code with --strict"; }
 
-# The choice of bits measures each unit in the whole model, with and without calibration of all
-# experts.
+# With --target-bits, each unit is measured in the whole model. For a unit outside of experts, the
+# result does not depend on --moe-calibrate-all-experts.
 "$OSH_TOOLS/make_model" bits hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=256 samples=6 tokens=32 experts=4 topk=2
 for all in true false; do
     "$ONESHOT" --model bits --scheme W4A16 --group-size 32 --quality gptq --dataset bits/calibration.jsonl --progress none \

@@ -14,10 +14,10 @@ for name, recipe in json.load(open(os.environ["golden"] + "/outputs.json")).item
     print(name)
 P
 )
-# LLM Compressor sums a row of activations in another order, so scales may differ by a unit in the
-# last place of BF16. A zero point is -128 minus the smallest value divided by the scale. This
-# quotient is about 156 here, so zero points may differ by 2. NVFP4's global scale is 2688 divided
-# by the largest value, in F32.
+# LLM Compressor and this program sum a row of activations in different orders, so scales may differ
+# by a unit in the last place of BF16. A zero point is -128 minus the smallest value divided by the
+# scale. This quotient is about 156 here, so zero points may differ by 2. NVFP4's global scale is
+# 2688 divided by the largest value, in F32.
 compare() {
     python3 - "$1" <<'P'
 import hashlib, json, os, struct, sys

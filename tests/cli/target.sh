@@ -92,8 +92,8 @@ if "$ONESHOT" "${job[@]}" --target transformers >log 2>err; then fail "--target 
 has err 'want another scheme, or --target vllm'
 
 # transformers uses one scheme for all experts, and finds dense experts only if other experts are
-# FP8. Plan, run, README.md and inspect name the experts that transformers would misread. --target
-# transformers refuses such outputs.
+# FP8. The plan, the run, README.md and `oneshot inspect` name the experts that transformers would
+# misread. --target transformers refuses such outputs.
 misread() { # arguments: message or "" (none), arguments of oneshot
     rm -rf out
     "$ONESHOT" --model q --output out --progress none "${@:2}" >log 2>err || fail "$*: $(cat err)"

@@ -66,7 +66,7 @@ static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree
     osh_json_walk_text(cx, &w, text, n, "fuzz");
     osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
     if (!rc) rc = osh_json_walk_end(&w);
-    CHECK(tree ? !rc : rc || twice); // a parse refuses a key that occurs twice, a copy does not
+    CHECK(tree ? !rc : rc || twice); // if a key occurs twice, a parse fails, but a copy does not
     if (tree) {
         CHECK(!memchr(copy.data, '\n', copy.len));
         CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));

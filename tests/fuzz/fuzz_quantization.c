@@ -1,8 +1,8 @@
 /* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
  *
  * If the bytes are refused, there must be a message. If they are accepted, the test prints the
- * schemes as a config, and reads this config. The config must print again with the same bytes. The
- * search for the schemes that vLLM finds must end. */
+ * schemes as a config, and reads this config. If it is printed again, it must have the same bytes.
+ * The search for the schemes that vLLM finds must not run endlessly. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 

@@ -86,7 +86,7 @@ static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
 }
 
 /* Fills the tensor with whole numbers from -15 to 15, which are exact in any dtype. A sum of up to
- * 74,000 products of them is exact in f32 in any order. */
+ * 74,000 products of two such numbers is exact in f32, in any order. */
 static inline void guarded_whole(guarded *g, uint64_t stream)
 {
     for (int64_t i = 0, n = osh_tensor_numel(&g->t); i < n; i++) {

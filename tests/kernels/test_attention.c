@@ -45,8 +45,8 @@ static const shape shapes[] = {
     {{1, 1, 64, 66, 0}, {200}},            // the window of query 128, the first of the second block
                                            // of queries, begins at key 63, the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // the windows of a band (16 queries) may contain no key
-                                           // of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // some bands (16 queries) see no key of a tile, because
+                                           // their windows are before or after the tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };

@@ -372,8 +372,8 @@ static void test_solve(void **state)
     osh_ctx_free(one);
 }
 
-/* Solves a weight with perm and dead columns. Then solves the same weight with columns that the
- * test has permuted and set to 0 itself. The results must be equal. */
+/* Solves a weight with perm and dead columns. Then the test itself permutes the columns of the
+ * weight and sets the dead ones to 0, and solves this weight. The results must be equal. */
 static void test_solve_order(void **state)
 {
     (void)state;

@@ -60,7 +60,7 @@ static struct {
     int places[MAX_THREADS];          // [thread] position in `order`
     uint64_t ready[MAX_THREADS / 64]; // one bit for each position in `order`: 1 if the thread at
                                       // this position can run
-    int first_ready;                  // no word of `ready` before this one has a bit
+    int first_ready;                  // all words of `ready` before this one are 0
     int n, count; // n: number of threads of the block; count: number of threads whose predicate was
                   // not 0 at the last barrier
     int n_ended, n_idle;

@@ -87,9 +87,9 @@ static inline void look(const access &a, unsigned bytes, bool on_gpu, uintptr_t 
     if (part(a, BYTES) & bytes && !ordered(a, on_gpu)) say_race(a, p, what);
 }
 
-/* Records and checks an access to some bytes of the word at p. A repeated access of a thread is not
- * checked again, because accesses of other threads between the two were checked when they
- * happened. */
+/* Records and checks an access to some bytes of the word at p. If a thread repeats its last access,
+ * the second one is not checked: an access of another thread since the first one was checked when
+ * it happened. */
 static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_gpu)
 {
     word *w = word_of(p);

@@ -224,8 +224,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value. The host memory is as large as
- * planned, plus at most 4 KiB for the list of blocks. */
+/* Blocks are page-locked once and used again for the next value. The list of blocks may use 4 KiB
+ * of host memory that the plan does not count. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;
@@ -351,7 +351,7 @@ static void test_torture(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
-    // the size of a block exceeds n by at most a sixteenth and a page
+    // the size of a block exceeds n by at most n / 16 bytes plus a page
     for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) {
         size_t most = n + n / 16 + 4096, gross = osh_blocks_gross(n);
         assert_in_range(gross, n, most + 3 * 4096 + 256);

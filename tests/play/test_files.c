@@ -243,8 +243,9 @@ static void test_threads(void **state)
     }
 }
 
-/* Makes three tensors with finite values. Then the last, the second and the first tensor get an
- * infinity, one after the other. Each time the first tensor with an infinity must be found. */
+/* Makes three tensors with finite values. Then adds an infinity to the last tensor, to the second,
+ * and to the first. After each of these changes, the first tensor with an infinity must be
+ * found. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

@@ -44,7 +44,7 @@ static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, 
     }
 }
 
-/* Returns H of x [n, I], added to a matrix whose elements are `old`. */
+/* Adds H of x [n, I] to a matrix in which all elements are `old`. Returns the sum. */
 static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x,
                                   int64_t I, int64_t step, float old = 0)
 {

@@ -285,8 +285,8 @@ static void test_faults(void **state)
     osh_play_protect(true);
 }
 
-/* A file that another process has changed, in the data or in a header, is an error for every kind
- * of read. */
+/* Another process changes the data or a header of a file. Every kind of read of this file must
+ * fail. */
 static void test_changed(void **state)
 {
     fixture *f = *state;

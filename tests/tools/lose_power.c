@@ -266,8 +266,8 @@ static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
     }
 }
 
-/* Applies the calls [o->first, end) of a file, except those that the loss of power loses. Returns
- * the number of sectors that differ from the file without a loss. */
+/* Applies the calls [o->first, end) of a file, but leaves out the writes that a loss of power would
+ * lose. Returns the number of sectors that lose a write. */
 static int64_t file_lose(int i, int end, loss l)
 {
     object *o = &objects[i];

@@ -153,8 +153,8 @@ static size_t resident_bytes(void)
     return at ? (size_t)atoll(at + strlen("RssAnon:")) * 1024 : 0;
 }
 
-/* The pages of a freed large block are used for the next block of that size. The kept pages never
- * make the process larger than the largest sum of its live blocks. */
+/* The pages of a freed large block are kept for the next block of that size. Kept pages and live
+ * blocks together never have more bytes than the live blocks had at their peak. */
 static void keeps_large_blocks(void **state)
 {
     osh_ctx *cx;

@@ -218,8 +218,8 @@ static void copies(void **state)
     assert_false(osh_file_exists(in(3, "x")));
 }
 
-/* Simulates a full disk by a limit on the size of files. The same functions fail as on a full
- * disk. */
+/* Simulates a full disk by a limit on the size of files: a write that exceeds the limit fails, like
+ * a write to a full disk. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;

@@ -1,6 +1,6 @@
 /* test_base_pool.c - checks parallel loops for any number of threads, also nested loops. Every
- * chunk must run once, and the loop must return the failure of the lowest failed chunk. A reader
- * must read at most one item ahead. */
+ * chunk must run once. If chunks fail, the loop must return the failure of the first of them. A
+ * reader must read at most one item ahead. */
 #include "torture.h"
 #include "base/ahead.h"
 

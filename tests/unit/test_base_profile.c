@@ -100,7 +100,7 @@ static void own_time_only(void **state)
     osh_scope b = osh_profile_begin(cx, "inner", "x");
     usleep(30000);
     (void)b;
-    osh_profile_end(cx, a); // the end of scope a also ends the inner scope
+    osh_profile_end(cx, a); // the end of scope `a` also ends the inner scope
     a = osh_profile_begin(cx, "outer", "x");
     usleep(10000);
     assert_ok(cx, osh_profile_read(cx, &d)); // one scope is still open
@@ -165,7 +165,8 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* A peak of memory between two records of the profile must be in its samples of memory. */
+/* The memory of the process has a peak between two records of the profile. The profile's samples of
+ * memory must contain this peak. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };

@@ -197,7 +197,8 @@ static void shares_of_passes(void **state)
 }
 
 /* The estimate of the remaining time learns from measured times. In each of ten equal subgraphs,
- * observe has 3 times the operations of propagate, but takes 9 times as long. */
+ * the phase `observe` has 3 times the operations of the phase `propagate`, but 9 times its
+ * seconds. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};

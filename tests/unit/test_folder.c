@@ -118,8 +118,8 @@ static void test_splits(void **state)
                  "names two splits, but only the files of one split can be read: want "
                  "--dataset twice");
     assert_true(torture(load_train, f->dir) > 10);
-    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // the name of this file has no split, so
-                                                        // all files are read
+    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // this file name contains no name of a
+                                                        // split, so all files are read
     gives(f, f->dir, "4 3 1 2");
 }
 

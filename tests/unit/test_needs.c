@@ -17,7 +17,8 @@
 
 enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
-/* number of rows of each Linear; with few rows, data for each column takes most of the memory */
+/* number of rows of each Linear; the second case has few rows, so data for each column takes most
+ * of the memory */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
 /* X^T X of random rows X, and X^T Y for other rows Y; each is [I, I] */
 static float square[2][I * I];

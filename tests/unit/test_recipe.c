@@ -49,8 +49,8 @@ static osh_recipe *parse_weights(const char *modifier, const char *more, const c
     return parse(text);
 }
 
-/* A name in a written recipe is read as the same name, even if YAML would read it as another type
- * without quotes. */
+/* If a recipe is written and read again, its names do not change. Without quotes, YAML would read
+ * some of these names as other types. */
 static void test_names_are_written_as_they_are_read(void **state)
 {
     static const char *const names[] = {

@@ -233,8 +233,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* Some rotations are computed in each forward pass of the model. For each size of such a rotation
- * the output has one matrix, and config.json lists the modules that use the matrix. */
+/* Some rotations are computed in each forward pass of the model. The output has one matrix for each
+ * size of these rotations, and config.json lists the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;

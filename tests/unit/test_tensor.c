@@ -141,8 +141,8 @@ static void test_from_f32(void **state)
     free(x);
 }
 
-/* Converts every bit pattern of the 8 and 16 bit dtypes to f32 and back. All but signalling NaNs
- * must be unchanged. */
+/* Converts every bit pattern of the 8 and 16 bit dtypes to f32 and back. Only signalling NaNs may
+ * change. */
 static void test_every_pattern(void **state)
 {
     float *f = malloc(65536 * sizeof *f);

@@ -461,7 +461,8 @@ static void patterns_of_pcre2_are_refused(void **state)
     }
 }
 
-/* Tests patterns for which PCRE2 alone finds other matches than the tokenizers library. */
+/* Tests patterns that must be rewritten: PCRE2 would find other matches for the original pattern
+ * than the tokenizers library. */
 static void patterns_match_as_in_the_library(void **state)
 {
     static const struct row {

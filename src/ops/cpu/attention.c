@@ -174,7 +174,7 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
 
-/* Returns the position in the sample of the query of row r. */
+/* Row r belongs to a query. Returns the position of this query in the sample. */
 static int64_t row_query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
 
 static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)

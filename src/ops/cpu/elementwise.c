@@ -54,8 +54,11 @@ static bool glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     return osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* Computes x = g sigmoid(a g) (u + p), as silu(a g) (u + p) / a. g is x and u is y; both are first
- * clamped to the limit. a is j->by, and p is j->plus. */
+/* Replaces x by g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a.
+ * g: x, at most the limit.
+ * u: y, clamped to [-limit, limit].
+ * a: j->by.
+ * p: j->plus. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;

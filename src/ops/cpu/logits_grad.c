@@ -45,7 +45,7 @@ typedef struct pairs_room { // views
     float *sums; // a product, [TOKENS, D padded by osh_pairs_pad]
 } pairs_room;
 
-/* Divides `at`, which may be NULL, into the parts of the scratch. Returns the number of floats. */
+/* Divides `at` into the parts of the scratch. Returns the number of floats. `at` may be NULL. */
 static int64_t pairs_room_at(pairs_room *m, float *at, int64_t D)
 {
     int64_t wide = osh_pairs_pad(D), band = TOKENS / SIDE * osh_pairs_panel(D);

@@ -61,9 +61,9 @@ static int64_t attention_chunk(int64_t T)
 }
 
 /* Computes the softmax of scores [rows, ld] in place. Columns are the keys [key, key + n_keys) of
- * the sample; row r is query pos + r % n. A team of TEAM threads computes a row. The probabilities,
- * elements of T, overwrite the scores from the beginning of the row. So in each step of
- * the last loop the team reads a range of scores before it overwrites any of them. */
+ * the sample; row r is query pos + r % n. A team of TEAM threads computes a row. The probabilities
+ * have the type T, and overwrite the scores from the beginning of the row. So in each step of the
+ * last loop the team reads a range of scores before it overwrites any of them. */
 template <class T, int TEAM>
 static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows,
                                       osh_attention_attr at, float scale, sink_weights sinks)

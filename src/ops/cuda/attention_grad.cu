@@ -30,8 +30,8 @@ typedef struct attention_back {
 } attention_back;
 
 /* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample whose first row is
- * `row`, for query head number `head` of each group. `ld`: elements from one row of p and ds to the
- * next. */
+ * `row`, for query head number `head` of each group. `ld`: number of elements from row to row, in p
+ * and in ds. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;

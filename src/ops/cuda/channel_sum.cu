@@ -9,8 +9,8 @@
 
 enum { WARPS = 16, THREADS = 32 * WARPS, MERGE_THREADS = 256 };
 
-/* Sets the sum of channel c to `all`. The state sum [2, D] has the nearest float in its first row,
- * and the rest in its second row. */
+/* Sets the sum of channel c to `all`. The state `sum` [2, D] has two rows: the float nearest to the
+ * sum, and the rounding error of this float. So the sum is row 0 - row 1. */
 static __device__ __forceinline__ void put_sum(float *sum, int64_t D, int64_t c, double all)
 {
     sum[c] = (float)all;

@@ -78,7 +78,7 @@ typedef struct tokens { // tokens of x: n_chunks chunks, each of n consecutive r
     int64_t n, n_chunks;
 } tokens;
 
-/* Adds n_parts parts [m, n] of piece p to H one after the other. Does not change elements above the
+/* Adds the n_parts parts [m, n] of piece p to H, in their order. Does not change elements above the
  * diagonal. A block adds THREADS columns of a row. */
 static __global__ void hessian_add_parts(float *h, const float *parts, int n_parts, int64_t I,
                                          piece p)

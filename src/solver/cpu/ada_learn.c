@@ -196,7 +196,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // gradients have the factor 2 / n_tokens, which becomes 1
+    l->a = *a, l->a.n_tokens = 2; // with 2, the factor 2 / n_tokens of gradients is 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
     OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));

@@ -294,8 +294,8 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* Each row of H has elements in one diagonal block of H. Returns how many elements the rows before
- * row i have in the diagonal blocks. */
+/* Only the elements in the diagonal blocks of H count. Returns the number of these elements in all
+ * rows before row i. */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;

@@ -296,7 +296,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
                          const osh_tensor *h, int64_t samples)
 {
     enum { N = 4, BAD = 2 };
-    osh_ctx *cx = NULL, *own = NULL; // the solver gets `own`, which counts its memory
+    osh_ctx *cx = NULL, *own = NULL; // the solver gets `own`, which counts the solver's memory
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
     gpu_copy_of cw[N], ch[N];

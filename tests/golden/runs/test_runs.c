@@ -3,8 +3,9 @@
  * each instruction set (cmake/tests.cmake). Prints the numbers of differing codes.
  *
  * At most 1 in 10,000 of all codes may differ, in at most LOOSE_ROWS rows of all families. In such
- * a row, a value is close to the middle between two codes. Another order of sums rounds the value
- * to the other code. The changed error then changes some codes of later columns.
+ * a row, a value is close to the middle between two codes. Because LLM Compressor sums in a
+ * different order, it rounds the value to the other code. The changed error then changes some codes
+ * of later columns.
  *
  * In this program, as in the source, the Linears of Mixtral's experts are named w1, w2 and w3. In
  * LLM Compressor they are named gate_proj, down_proj and up_proj. LLM Compressor also quantizes
