@@ -163,6 +163,13 @@ done:
     return rc;
 }
 
+/* Returns true if a tensor with this name is the weight of a `base_layer`, which A and B change. */
+static bool adapter_is_base(const char *name)
+{
+    const char *leaf = strrchr(name, '.');
+    return leaf && osh_ends_with(name, (size_t)(leaf - name), ".base_layer");
+}
+
 /* Stores tensor e of the adapter in the record of the weight that e changes or replaces. */
 static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
 {
@@ -187,9 +194,10 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
                      e->name, e->ndim);
         OSH_TRY(adapter_weight(cx, &w, a, name, n, ".weight"));
         const osh_entry **part = tails[k].is_b ? &w->b : &w->a;
-        if (*part || ((w->a || w->b) && w->embedding != tails[k].embedding))
+        bool replaced = w->whole && !adapter_is_base(w->whole->name);
+        if (*part || replaced || ((w->a || w->b) && w->embedding != tails[k].embedding))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
-                     e->name, (*part ? *part : w->a ? w->a : w->b)->name);
+                     e->name, (*part ? *part : replaced ? w->whole : w->a ? w->a : w->b)->name);
         w->embedding = tails[k].embedding;
         *part = e;
         goto done;
@@ -198,10 +206,9 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %.200s: this variant of LoRA is not merged",
                  osh_container_path(a->st), e->name);
     const char *leaf = strrchr(name, '.');
-    n = leaf ? (size_t)(leaf - name) : 0;
-    bool inner = osh_ends_with(name, n, ".base_layer");
-    OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
-                           inner ? leaf : ""));
+    bool inner = adapter_is_base(name);
+    n = inner ? (size_t)(leaf - name) - strlen(".base_layer") : strlen(name);
+    OSH_TRY(adapter_weight(cx, &w, a, name, n, inner ? leaf : ""));
     /* A base_layer tensor may occur together with A and B: the update of A and B is then added to
      * it. Any other tensor that replaces a weight is an error if A or B occurs, too. */
     if (w->whole || (!inner && (w->a || w->b)))
