@@ -128,7 +128,7 @@ cuda_folders() {
       ls -d /usr/local/cuda*/targets/x86_64-linux/lib /opt/*/lib/python3*/site-packages/nvidia 2>/dev/null
     } | while read -r f; do find "$f" -maxdepth 3 -name 'lib*.so.*' -printf '%h\n' 2>/dev/null; done | sort -u
 }
-# Links the libraries that the loader does not find into one directory, from --lib-dir.
+# The loader does not find some libraries. Makes links to those of --lib-dir in one directory.
 find_libraries() {
     local names n=0
     mkdir -p "$work/lib"

@@ -80,7 +80,7 @@ static void extent_add(osh_kept *k, char *base, size_t n)
     extent_remove(k, i + 1);
 }
 
-/* Turns one block of the size that was used longest ago into an extent. */
+/* Finds the size whose blocks were used longest ago, and makes an extent of one of its blocks. */
 static void kept_dissolve(osh_kept *k)
 {
     osh_kept_size *oldest = k->sizes;

@@ -319,8 +319,8 @@ done:
 }
 
 /* Counts the windows of calls that a GPU may solve together. Must be called before any solve is
- * simulated: most statistics exist then, and the order of the calls is not known yet. (The order
- * depends on the visit's member `apart`.) */
+ * simulated, because the number of statistics in memory is largest before the first solve. At that
+ * time the order of the calls is not known: it depends on the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;

@@ -114,7 +114,8 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 /* Memory for nodes that run sample by sample: one batch of one sample for each thread. One object
  * serves many calls of osh_exec_run, one after the other. */
 typedef struct osh_lanes osh_lanes;
-/* Makes the memory, one lane for each thread of cx. The caller frees *out with osh_lanes_free. */
+/* Makes one lane for each thread of cx. A lane is the memory of one thread. The caller frees *out
+ * with osh_lanes_free. */
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 /* Returns the number of bytes of lanes without values, with the allocator's overhead. */

@@ -74,9 +74,10 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, qmin -
- * rnd(mn / s) is not rounded. The reference does not round it for 0-dimensional tensors, which
- * occur in dynamic quantization with strategy tensor. */
+/* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, the
+ * difference qmin - rnd(mn / s) is not rounded to the dtype. The reference does not round this
+ * difference for 0-dimensional tensors, which occur in dynamic quantization with strategy
+ * tensor. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {

@@ -11,7 +11,7 @@ typedef struct osh_visit_walk {
     const osh_visit_state *done;
     osh_steps *to; // view: the list of steps that is made
     osh_range r;
-    bool plain;   // true if the second pass over the range runs with the original weights, too
+    bool plain;   // true if the second pass over the range also uses the original weights
     /* True if the first pass also computes the outputs of the original model, so that the pass with
      * solved weights need not compute them. */
     bool carries;

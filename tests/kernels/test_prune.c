@@ -10,7 +10,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // one of every `zeros` weights is 0 before the test; 0: no weight is 0
+    int zeros; // weights whose index is a multiple of this are 0 before the test; 0: none
 } prune_problem;
 
 static const prune_problem problems[] = {

@@ -254,7 +254,8 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
-/* Entry of a fiber. Runs a thread, and then each next thread that has not begun. */
+/* Entry of a fiber. Runs a thread. If the next thread to run has not begun, runs it too, and so
+ * on. */
 static void fiber_main(void)
 {
     osh_fiber *self = block.now->fiber, *next;
