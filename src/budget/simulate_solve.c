@@ -125,8 +125,8 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     s->peak = &s->to->peak;
 }
 
-/* A callback for results, which does nothing. If a callback is set, the modifier assumes that the
- * caller takes each result at once, so that only one result is in memory. */
+/* This callback for results does nothing. A modifier with a callback assumes that the caller takes
+ * each result at once, so that only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 typedef struct solving { // a call (schedule/windows.h), and the bytes that solving it needs

@@ -30,8 +30,8 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 /* Limits of the rows that need no division.
  * TINY: smallest exponential `a` that is not 0.
  * LARGEST_SUM: largest sum d.
- * With these limits, q is at least 2^-99. Since r is a multiple of 2^-46 d q, r is 0 or at least
- * 2^-149, and does not underflow. */
+ * With these limits, q is at least 2^-99. r is a multiple of 2^-46 d q, so |r| is 0 or at least
+ * 2^-149. So r does not underflow. */
 #define TINY 0x1p-75f
 #define LARGEST_SUM 0x1p24f
 

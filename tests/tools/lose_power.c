@@ -52,7 +52,8 @@ typedef struct call {
     int object, dir, dir2; // object: index of the object; dir, dir2: indices of the directories
                            // whose names the call changes
     char name[256], name2[256];
-    bool sure; // true if a later sync of the directory makes the change of names certain
+    bool sure; // true if the directory was synced after the change of names, so no power loss can
+               // undo the change
 } call;
 
 static object objects[MAX_OBJECTS];
