@@ -196,7 +196,7 @@ typedef struct span {
     int64_t at, n;
 } span;
 
-typedef struct reading { // tokens of the rows that one pass over the file reads
+typedef struct reading { // tokens of some rows, which are read in one pass over the file
     osh_ids ids; // own
     /* spans[i] belongs to the row with position first + i, where `first` is the first position of
      * the pass. */

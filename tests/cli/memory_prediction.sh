@@ -142,7 +142,8 @@ read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
 rm -rf out
-# The job runs again while its messages are not read for a second. Waiting messages use no memory.
+# The job runs again, and nobody reads its messages in the first second. Waiting messages use no
+# memory.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
 rm -rf out

@@ -1078,7 +1078,7 @@ static void test_gpu_spreads(void **state)
     const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     int n = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    // the program that looks for races runs no kernels here, because test_gpu looks for races
+    // with the race detector, this test runs no kernels; test_gpu looks for races in them
     osh_device *d = osh_race_barrier ? NULL : gpu_open(cx, GPU_BYTES);
     gpu_order(0);
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {

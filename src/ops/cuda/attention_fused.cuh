@@ -262,7 +262,7 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
         }
 }
 
-/* Writes the first n rows of o / l, rounded to T, to y. */
+/* Computes y = o / l for the first n rows, and rounds y to T. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width,
                                                    int head_dim, int n)
