@@ -1,4 +1,4 @@
-/* dataset_windows.c - loads the samples of an evaluation: rows, or windows of one text that may
+/* dataset_windows.c - loads the samples of an evaluation: rows, or windows of one text. Windows may
  * overlap. */
 #include "data/loader.h"
 #include <string.h>

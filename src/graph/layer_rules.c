@@ -178,8 +178,8 @@ done:
 
 /* Sets *yes to true if the layer has sliding attention. Its item in the list layer_types of
  * config.json decides. If config.json has no layer_types, the keys of `row` decide. With the key
- * "from" (max_window_layers), layer `from` and all later layers have sliding attention. With the key
- * "every", a layer has sliding attention if layer + 1 is not a multiple of `every`. */
+ * "from" (max_window_layers), layer `from` and all later layers have sliding attention. With the
+ * key "every", a layer has sliding attention if layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

@@ -52,7 +52,7 @@ typedef struct osh_options {
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // text or data file on which perplexity is measured; NULL: it is not measured
-    /* true if rows of the data set that do not calibrate are evaluated after the run */
+    /* true if rows that are not used for calibration are evaluated after the run */
     bool held_back;
     char *sample; // prompt that the source and the output continue after the run; NULL: none
     double target_bits; // mean number of bits of all weights; 0: not given

@@ -403,7 +403,7 @@ static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
     float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
     for (int64_t s = 0, n; s < g->per_band; s += n) {
-        int64_t full = g->I / g->seg - s; // number of segments of full length from segment s on
+        int64_t full = g->I / g->seg - s; // number of whole segments in the rest of the row
         n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
         params_get(scale, zero, c->p, r / g->band * g->per_band + s, n);
         osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};

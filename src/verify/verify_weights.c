@@ -1,8 +1,8 @@
 /* verify_weights.c - checks codes and scales of a quantized module against the source's weight
  * w [O, I].
  *
- *   scale, zero   equal, bit for bit, those computed from the minima and maxima of w: rounding and
- *                 GPTQ both compute them from all of w
+ *   scale, zero   are computed again from the minima and maxima of w, and must have the same bits.
+ *                 Rounding and GPTQ both compute them from all of w
  *   rounding      every code is the nearest one
  *   GPTQ          codes are not the nearest, because each code compensates the rounding errors of
  *                 other codes. So the squared error of the whole weight is bounded by

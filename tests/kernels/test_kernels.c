@@ -1013,7 +1013,7 @@ static void test_gpu(void **state)
         for (int k = 0; k < n_dts && !osh_op_is(osh_op_find(cases[i].op), OSH_OP_HOST_ONLY); k++) {
             check_gpu(cx, d, &cases[i], dts[k], dts[k]);
             // Tests weights whose dtype differs from that of the input. The first case of an op
-            // runs with all pairs of dtypes, and each other case with one pair.
+            // runs with all pairs of dtypes. All other cases run with one pair.
             bool first = !i || strcmp(cases[i].op, cases[i - 1].op);
             if (cases[i].w[0][0] && cases[i].n < 200 && (first || k == (int)(i % (size_t)n_dts)))
                 check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
