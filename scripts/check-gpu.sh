@@ -279,8 +279,8 @@ await() {
     [ $((SECONDS - begin)) -lt 2 ] || echo "waited $((SECONDS - begin)) s for $1" # in the log
 }
 
-# Times each op alone. Prints the ops whose rate is the smallest share of the GPU's sustained rate,
-# and the lines of gpu_ops.txt about fallbacks.
+# Times each op alone. Divides the rate of each op by the GPU's sustained rate, and prints the ops
+# with the smallest shares. Also prints the lines of gpu_ops.txt about fallbacks.
 step_gpu_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}

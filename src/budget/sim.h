@@ -72,8 +72,8 @@ typedef struct osh_sim {
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
-    /* steps: own, the steps of the current visit. ahead: own, with a GPU the steps of the next
-     * visit. */
+    /* steps: own, the steps of the current visit. ahead: own, the steps of the next visit; NULL
+     * without a GPU. */
     osh_steps *steps, *ahead;
     osh_sim_weights weights;
     osh_sim_values values;

@@ -182,8 +182,8 @@ int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    /* With prefetch, a weight and a rounded input are in host memory at the same time; otherwise
-     * only one of the two. */
+    /* With prefetch, a weight and a rounded input are in host memory at the same time. Without
+     * prefetch, only one of the two is in memory at a time. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return (int64_t)c->kind->host_bytes + lists + both + scores +
            osh_eval_share_bytes(c->o->ranks, c->batch_tokens) +

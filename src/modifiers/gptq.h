@@ -79,8 +79,8 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets `damped` [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must
- * not be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
- * would be 0. */
+ * not be factored: all columns are dead, or an element exceeds the range of f32. (In the second
+ * case the factor would be 0.) */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
  * `ordered` and `dead`. */

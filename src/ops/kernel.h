@@ -1,5 +1,5 @@
-/* kernel.h - declares helper functions of the kernels: loads of weights, activations, tiles, loops
- * over channels and heads.
+/* kernel.h - declares functions that several kernels use. They load weights, compute activations,
+ * make tiles, and run loops over channels and heads.
  *
  * Kernels round to the dtype of the model at the points where transformers' eager Llama code
  * rounds. The graph checks all shapes before a kernel runs, so kernels only assert shapes. */

@@ -417,7 +417,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     const osh_value *v = &s->plan->in->graph->values[value];
     // If s->same is true and a value has a counterpart in the original model, the pass computes the
     // counterpart instead of the value. The counterpart is added to the statistics of the value.
-    // For routers, the pass may compute both; then only the counterpart is added.
+    // For routers, the pass may compute the value, too, but the value is not added.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;

@@ -1,6 +1,6 @@
-/* steps.h - declares the list of the steps of a visit (the work on one subgraph), in the order in
- * which the run executes them. visit.h makes the list. The run, the count of memory and the count
- * of operations read it. */
+/* steps.h - declares the list of the steps of a visit. A visit is the work on one subgraph. The run
+ * executes the steps in the order of the list. visit.h makes the list. The run, the count of memory
+ * and the count of operations read it. */
 #ifndef OSH_STEPS_H
 #define OSH_STEPS_H
 #include "schedule/range.h"

@@ -87,8 +87,8 @@ static row *row_of(const char *phase, osh_chunk_fn fn)
 
 static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
 
-/* Returns the time of the calling thread since the last call or change of phase, and adds this time
- * to the phase. */
+/* Returns the time that the calling thread has used since the previous call of this function, and
+ * adds this time to the current phase. */
 static double account(void)
 {
     double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;
