@@ -162,8 +162,8 @@ done:
 }
 
 /* A hook that gets the gradients dv of the loss at a value. It adds the squares of dv to two
- * statistics: that of the Linear that computes the value, and that of the Linear that reads the
- * value. */
+ * statistics. One belongs to the Linear that computes the value, the other to the Linear that reads
+ * the value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;

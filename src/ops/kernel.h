@@ -84,7 +84,7 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
 typedef struct osh_head_room {
     int64_t longest; // number of tokens of the longest sample
     float *own;      // scratch of the thread: osh_head_back.floats floats, which are 0
-    /* osh_head_back.shared floats: results of the head, which osh_head_back.after reads. */
+    /* Results of the head, for osh_head_back.after. osh_head_back.shared returns their number. */
     float *shared;
 } osh_head_room;
 typedef struct osh_head_back {

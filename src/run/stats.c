@@ -34,7 +34,7 @@ typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
     const osh_budget *plan; // view
-    bool *wanted; // own [graph values]: true for inputs of Linears whose statistics are collected
+    bool *wanted; // own [graph values]: true if a Linear needs statistics of the value
     sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
     int first, n;         // the statistics are for the subgraphs [first, first + n)

@@ -76,7 +76,7 @@ void osh_visit_want_routes(osh_visit_walk *w);
 /* Tells for which model a pass computes the outputs of a subgraph. OSH_VISIT_BOTH: both models have
  * the same outputs, or one pass computes the outputs of both. */
 typedef enum { OSH_VISIT_BOTH, OSH_VISIT_ORIGINAL, OSH_VISIT_QUANTIZED } osh_visit_model;
-/* Sets w->want for the outputs of the subgraph that belong to this model. */
+/* Sets w->want for those outputs of the subgraph that belong to the model `which`. */
 void osh_visit_want_live_out(osh_visit_walk *w, osh_visit_model which);
 
 /* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step. They are the

@@ -216,7 +216,7 @@ typedef struct errors {
     bool *live;          // own [I]: true for live columns, in which dq has a value that is not 0
     /* |w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
     double err, norm;
-    double removed;      // part of the source's |w|^2 that pruning removed, as a fraction
+    double removed;      // fraction of the source's |w|^2 that pruning removed
     /* Sums over the live columns of all rows.
      * live_err: squared error of the dequantized weight.
      * expected: squared error of rounding to nearest, plus s^2 / 12 for each element, where s is

@@ -4,8 +4,8 @@
  *                                       record (default: an empty directory)
  *
  * The power fails after one of the calls in the log. Changes of the bytes and size of a file are
- * certain up to the last sync of the file. Changes of names in a directory are certain up to the
- * last sync of the directory. All later changes are random:
+ * kept if a sync of the file followed them. Changes of names in a directory are kept if a sync of
+ * the directory followed them. The effects of all other changes are random:
  *   - a sector of 512 bytes has only the first k of the writes to it, for a random k
  *   - the size of a file is one of the sizes that it had since its last sync
  *   - a name that was made, moved or removed is changed or not, independently of other names

@@ -117,7 +117,7 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
 }
 
 /* Starts the asynchronous copy of ROWS rows to shared memory. Rows begin `width` elements apart in
- * `from`. Rows from n on and columns from head_dim on are filled with 0. */
+ * `from`. Only n rows and head_dim columns are copied; the others are filled with 0. */
 template <class T, int DIM, int THREADS, int ROWS>
 static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
                                                    int n)

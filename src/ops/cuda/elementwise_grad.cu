@@ -80,7 +80,8 @@ done:
     return rc;
 }
 
-/* Gradients of gate and up; for act, only `first`: the gradient of x. */
+/* first: gradient of gate. second: gradient of up. For the op act, only `first` is used, for the
+ * gradient of x. */
 typedef struct pair { float first, second; } pair;
 
 template <class F> struct glu_back {

@@ -76,7 +76,7 @@ typedef struct row_columns {
 
 /* Numbers of a strip (WIDE columns), in the shared memory of a thread block. */
 typedef struct strip_values {
-    /* The diagonal block of U for the strip; columns from WIDE on are 0. */
+    /* The diagonal block of U for the strip, in the first WIDE columns; the other columns are 0. */
     float corner[WIDE][WIDE + WIDE];
     float scale[WIDE][ROWS], zero[WIDE][ROWS];
 } strip_values;
