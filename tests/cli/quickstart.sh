@@ -1,4 +1,4 @@
-# quickstart.sh - runs scripts/quickstart.sh with a script instead of cmake, which only prints. The
+# quickstart.sh - runs scripts/quickstart.sh. A script that only prints replaces cmake. The
 # quickstart prints one line about the build, the table of results, and next commands, which must
 # work. It prints the compiler's output only if the build fails.
 set -euo pipefail

@@ -42,8 +42,8 @@ struct warp {
     osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
     int turn;
-    uint64_t ready; // mask of all lanes' bits; these bits are in one word of block.ready, with the
-                    // index ready_word. 0: there are fewer than 32 lanes, or bits in two words
+    uint64_t ready; // the bits of all lanes, if they are in one word of block.ready (ready_word is
+                    // its index). 0: there are fewer than 32 lanes, or bits in two words
     int ready_word;
     osh_play_slot slots[2][warpSize];
 };
