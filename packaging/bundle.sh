@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bundle.sh - copies into DIR the libraries that PROGRAM links or opens at run time, and all
-# libraries that these link. Strips the copies. Copies the licences of the libraries' packages into
-# LICENCES.
+# bundle.sh - copies libraries into DIR: those that PROGRAM links or opens at run time, and all
+# libraries to which these libraries are linked. Strips the copies. Copies the licences of the
+# libraries' packages into LICENCES.
 # Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]
 #        NAME is a library that is not copied, such as libc.so.6.
 set -euo pipefail

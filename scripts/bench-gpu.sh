@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # bench-gpu.sh - measures GPTQ with 4 bits in groups of 128 on a GPU, on random weights with the
-# shapes of Llama-3-8B or Qwen3-30B-A3B. It measures two models of few layers, and computes the time
-# per layer and the time of the whole model; or it measures one model. It compares each phase with
-# the highest rate of matrix products of the GPU, and with the estimate of oneshot plan. It also
-# times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a
-# peak.json, the script uses it instead of measuring the rates.
+# shapes of Llama-3-8B or Qwen3-30B-A3B. It measures one or two models of few layers. From two
+# models, it computes the time per layer and the time of the whole model. It compares each phase
+# with the highest rate of matrix products of the GPU, and with the estimate of oneshot plan. It
+# also times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has
+# a peak.json, the script uses it instead of measuring the rates.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    cuda

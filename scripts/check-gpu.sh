@@ -129,7 +129,7 @@ cuda_folders() {
       ls -d /usr/local/cuda*/targets/x86_64-linux/lib /opt/*/lib/python3*/site-packages/nvidia 2>/dev/null
     } | while read -r f; do find "$f" -maxdepth 3 -name 'lib*.so.*' -printf '%h\n' 2>/dev/null; done | sort -u
 }
-# Links the libraries that the loader does not find into one directory, from --lib-dir.
+# The loader does not find some libraries. Makes links to those of --lib-dir in one directory.
 find_libraries() {
     local names n=0
     mkdir -p "$work/lib"
@@ -280,8 +280,8 @@ await() {
     [ $((SECONDS - begin)) -lt 2 ] || echo "waited $((SECONDS - begin)) s for $1" # in the log
 }
 
-# Times each op alone. Prints the ops whose rate is the smallest share of the GPU's sustained rate,
-# and the lines of gpu_ops.txt about fallbacks.
+# Times each op alone. Divides the rate of each op by the GPU's sustained rate, and prints the ops
+# with the smallest shares. Also prints the lines of gpu_ops.txt about fallbacks.
 step_gpu_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}

@@ -109,7 +109,7 @@ def program_flags(line, at):
 def check(path, flags, words, wrong):
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
-    # names that the added lines of an example (+const ..., +typedef ...) declare
+    # names that are declared in the added lines of an example (+const ..., +typedef ...)
     made = set(re.findall(r"^\+(?:const \w+|typedef .*\}) (osh_\w+)", text, re.M))
     for i, line in enumerate(text.split("\n"), 1):
         for m in PATH.finditer(line):

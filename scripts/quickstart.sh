@@ -23,7 +23,7 @@ count() { # shows how many steps of the build are done: on a terminal in one lin
 
 bash scripts/install-deps.sh
 cmake --preset release -D OSH_CUDA=OFF >"$log" 2>&1 || { cat "$log"; exit 1; }
-# builds oneshot, and the other files that install and cpack put into packages
+# the target `product` is oneshot, and the other files that are installed or packed
 cmake --build --preset release --target product 2>&1 | tee "$log" | count || {
     echo "the build failed:"
     grep -vE '^\[[0-9]+/[0-9]+\] ' "$log"

@@ -113,8 +113,9 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
     const char *inner = c->graph->wrapped ? c->graph->inner : "";
-    /* Names of the text model's modules begin with `inner`, such as "model.language_model.". A
-     * parent of a module is outside of the text model if its name and a dot are shorter. */
+    /* Names of the text model's modules begin with `inner`, such as "model.language_model.". If the
+     * name of a parent module and a dot are shorter than `inner`, the parent is outside of the text
+     * model. */
     size_t n_inner = strlen(inner);
     for (int i = 0; i < c->graph->n_nodes; i++) {
         const char *name =

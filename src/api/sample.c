@@ -1,4 +1,4 @@
-/* sample.c - lets source and output answer a prompt after a run. */
+/* sample.c - gives a prompt to the source and to the output after a run, and shows both answers. */
 #include "api/sample.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* ahead.h - reads items (weights) before the caller needs them, on a thread. The caller works on
- * one item at a time. Meanwhile the thread reads the next item, so at most two items are in memory.
- * The plan decides whether memory for two items exists. If not, the caller's thread reads each item
- * when the caller waits for it. */
+/* ahead.h - has a thread that reads items (weights) before the caller needs them. The caller works
+ * on one item at a time. Meanwhile the thread reads the next item, so at most two items are in
+ * memory. The plan decides whether memory for two items exists. If not, the caller's thread reads
+ * each item when the caller waits for it. */
 #ifndef OSH_READ_AHEAD_H
 #define OSH_READ_AHEAD_H
 #include "base/base.h"

@@ -22,7 +22,7 @@ bool osh_cufile_has_module(void);
  * after osh_cufile_deregister. */
 int64_t osh_cufile_register(void **handle, int fd);
 void osh_cufile_deregister(void *handle);
-int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory that many reads use
+int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory for many reads
 /* Ends the registration that osh_cufile_lock made. */
 void osh_cufile_unlock(void *base);
 /* Reads bytes [at, at + n_bytes) of the file to the address `base` + `to`. The call may read fewer

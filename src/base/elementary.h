@@ -2,8 +2,11 @@
  * additions, multiplications, divisions and bit operations, so every C library, compiler and
  * instruction set gives the same bits. (sqrt, floor and ceil are exact in any library.)
  *
- * Errors that tests/unit/test_elementary.c measures: exp and log 1 unit in the last place of a
- * double; pow 1e-14 and erfc 1e-13, relative. */
+ * Errors that tests/unit/test_elementary.c measures:
+ *
+ *   exp, log   1 unit in the last place of a double
+ *   pow        1e-14, relative
+ *   erfc       1e-13, relative */
 #ifndef OSH_ELEMENTARY_H
 #define OSH_ELEMENTARY_H
 

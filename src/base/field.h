@@ -12,7 +12,7 @@ typedef enum {
     OSH_F_STRS,  // osh_strs
     OSH_F_BYTES  // int64_t; text such as 20GB (decimal) or 512MiB
 } osh_field_type;
-typedef enum { // use of the path that is the value of an option
+typedef enum { // purpose of a path that the user gives as the value of an option
     OSH_PATH_NONE,
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced

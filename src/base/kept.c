@@ -3,8 +3,8 @@
  *
  *   sizes     freed blocks by size; the block freed last is used first, as it may be in the cache
  *   extents   free ranges; adjacent ranges are joined; blocks of any size are cut from them.
- *             If no kept block or extent fits and the limit of kept bytes is reached, the blocks
- *             of the size that was used longest ago become extents */
+ *             If no kept block or extent fits and the limit of kept bytes is reached, blocks
+ *             become extents, beginning with the size whose blocks were used longest ago */
 #include "base/ctx.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ static void extent_add(osh_kept *k, char *base, size_t n)
     extent_remove(k, i + 1);
 }
 
-/* Turns one block of the size that was used longest ago into an extent. */
+/* Finds the size whose blocks were used longest ago, and makes an extent of one of its blocks. */
 static void kept_dissolve(osh_kept *k)
 {
     osh_kept_size *oldest = k->sizes;

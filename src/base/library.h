@@ -13,7 +13,8 @@ typedef struct osh_symbol {
 
 typedef struct osh_library {
     const char *sonames[2];    // file names, tried in order; the second may be NULL
-    /* Texts for messages: the use of the library, and the package that has it. */
+    /* Texts for messages. use: what needs the library, such as "matrix products". package: the
+     * package that contains the library. */
     const char *use, *package;
     const osh_symbol *symbols;
     size_t n;

@@ -492,7 +492,7 @@ done:
     return rc;
 }
 
-/* Adds to the rows in `d` the time of the scopes that are still open on this thread. */
+/* Some scopes are still open on this thread. Adds their time to the rows in `d`. */
 static void rows_add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 {
     double inside = 0;

@@ -15,9 +15,9 @@ typedef struct osh_utf8 {
 } osh_utf8;
 
 /* Reads n more bytes. Returns false at the first sequence that is not UTF-8, such as a surrogate or
- * an overlong one; u->start is then its position and u->lead its first byte. */
+ * an overlong one. Then u->start is its position, and u->lead is its first byte. */
 bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n);
 /* Returns true if the text may end here. If not, u->start is the position of the incomplete
- * sequence and u->lead its first byte. */
+ * sequence, and u->lead is its first byte. */
 bool osh_utf8_ends(const osh_utf8 *u);
 #endif

@@ -17,11 +17,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Fractions of the table's speeds that a run reaches.
- * bf16: matrix products of passes.
- * sums: Hessians, as a fraction of the speed in BF16.
- * tf32: products of a solve in TF32.
- * f32: products of a solve in F32, and factors of Hessians. */
+/* A run reaches a fraction of each speed in the table.
+ * bf16: fraction of the BF16 speed, for matrix products of passes.
+ * sums: fraction of the BF16 speed, for Hessians.
+ * tf32: fraction of the TF32 speed, for products of a solve.
+ * f32: fraction of the F32 speed, for products of a solve and for factors of Hessians. */
 static const double share_of_bf16 = 0.7, share_of_sums = 0.47, share_of_tf32 = 0.17,
                     share_of_f32 = 0.5, share_of_memory = 0.85, share_of_bus = 0.7;
 enum { BLOCK = 128 };

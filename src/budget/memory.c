@@ -293,7 +293,7 @@ done:
 }
 
 /* Decides whether visit i solves small Linears in parallel (on the host), or several together (on a
- * GPU). It does if their results fit in memory. */
+ * GPU). The condition is that their results fit in memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 {
     osh_visit *v = &s->visits[i], all = *v;

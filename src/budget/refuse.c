@@ -90,7 +90,7 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    // decimals of the given budget in the message: two if it is not a whole number of MiB
+    // the message has the given budget with two decimals if it is not a whole number of MiB
     int digits = given % (1 << 20) ? 2 : 0;
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB is too small: want at least --%s %.0fMiB%s%s%s",

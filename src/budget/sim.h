@@ -72,8 +72,8 @@ typedef struct osh_sim {
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
-    /* steps: own, the steps of the current visit. ahead: own, with a GPU the steps of the next
-     * visit. */
+    /* steps: own, the steps of the current visit. ahead: own, the steps of the next visit; NULL
+     * without a GPU. */
     osh_steps *steps, *ahead;
     osh_sim_weights weights;
     osh_sim_values values;
@@ -91,8 +91,8 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
 /* Returns the number of bytes that value v of batch b has in the activation store. They may be on
  * the disk, in host memory, or in the GPU's arena. */
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
-/* If the run computes on a GPU and values are in host memory, returns the number of host bytes of
- * the list of the blocks of value v. */
+/* If the run computes on a GPU and values are in host memory, each value has a list of its blocks.
+ * Returns the host bytes of the list of value v. */
 int64_t osh_sim_list_rest(const osh_sim *s, int v);
 /* Each function returns a number of bytes of value v. osh_sim_value_rest counts the rows of v in
  * the activation store. osh_sim_value_kept counts the rows of v in the batches whose values stay in

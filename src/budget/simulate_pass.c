@@ -88,7 +88,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks through which values are copied, at the end of the GPU's memory
+    // bytes of the blocks at the end of the GPU's memory, through which values are copied
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));

@@ -125,8 +125,8 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     s->peak = &s->to->peak;
 }
 
-/* A callback for results, which does nothing. If a callback is set, the modifier assumes that the
- * caller takes each result at once, so that only one result is in memory. */
+/* This callback for results does nothing. A modifier with a callback assumes that the caller takes
+ * each result at once, so that only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
 typedef struct solving { // a call (schedule/windows.h), and the bytes that solving it needs
@@ -319,8 +319,8 @@ done:
 }
 
 /* Counts the windows of calls that a GPU may solve together. Must be called before any solve is
- * simulated: most statistics exist then, and the order of the calls is not known yet. (The order
- * depends on the visit's member `apart`.) */
+ * simulated, because the number of statistics in memory is largest before the first solve. At that
+ * time the order of the calls is not known: it depends on the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;

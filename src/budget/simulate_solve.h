@@ -7,7 +7,7 @@
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l);
 /* Returns the number of bytes that the modifier's function `compress` needs, including the pruner
  * that runs before it. Does not change the results in `jobs`. *device: on entry the limit for the
- * GPU's memory, on return the number of bytes in it. If `device` is NULL, all memory is host
+ * GPU's memory, on return the needed bytes of GPU memory. If `device` is NULL, all memory is host
  * memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device);

@@ -131,9 +131,9 @@ static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
     OSH_TRY(talk_render(cx, &t->asked, t, k, true));
     OSH_TRY(talk_render(cx, &t->before, t, k, false));
     *begin = equal_bytes(t->whole, &t->asked);
-    /* The whole text must begin with t->before, the messages before the answer. It may differ from
-     * the end of t->asked, because the generation prompt may end with text such as <think> that
-     * earlier answers do not have. */
+    /* t->before has the messages before the answer. The whole text must begin with it. The whole
+     * text need not begin with t->asked: the generation prompt at the end of t->asked may have text
+     * such as <think>, which earlier answers do not have. */
     bool changed = *begin < t->before.len;
     if (!changed && t->asked.len > t->before.len) goto done;
     /* the template writes no generation prompt, or it has changed the messages before the answer */

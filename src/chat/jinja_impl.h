@@ -218,8 +218,8 @@ osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
 /* Appends a child to a node. */
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
 /* True if the current token is the operator `op`, or the name `name`. osh_jparse_take_op and
- * osh_jparse_take_name also skip such a token. osh_jparse_want_op and osh_jparse_want_name fail if
- * the current token is another token. */
+ * osh_jparse_take_name also skip such a token. osh_jparse_want_op fails unless the current token is
+ * `op`. osh_jparse_want_name fails unless it is a name. */
 bool osh_jparse_is_op(const osh_jparser *p, const char *op);
 bool osh_jparse_is_name(const osh_jparser *p, const char *name);
 bool osh_jparse_take_op(osh_jparser *p, const char *op);

@@ -425,7 +425,7 @@ static osh_jv loop_attr(osh_jrun *r, const osh_jloop *l, osh_jv name, bool *foun
     if (osh_jv_is(name, "first")) return osh_jv_bool(!at);
     if (osh_jv_is(name, "last")) return osh_jv_bool(at == n - 1);
     if (osh_jv_is(name, "length")) return osh_jv_int(n);
-    /* 1: loops are never recursive here, so each loop has the first depth. */
+    /* loops are never recursive here, so the depth is always 1 */
     if (osh_jv_is(name, "depth")) return osh_jv_int(1);
     if (osh_jv_is(name, "depth0")) return osh_jv_int(0);
     if (osh_jv_is(name, "previtem")) return at ? l->items->at[at - 1] : osh_jv_undef("previtem", 8);

@@ -436,8 +436,7 @@ static const char *line_text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
-/* Sets options that only the program sets, and the library does not: a default of --output, and
- * texts for a person. */
+/* Sets options for which the library has no default: --output, and texts for a person. */
 static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;

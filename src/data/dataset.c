@@ -196,7 +196,7 @@ typedef struct span {
     int64_t at, n;
 } span;
 
-typedef struct reading { // tokens of the rows that one pass over the file reads
+typedef struct reading { // tokens of some rows, which are read in one pass over the file
     osh_ids ids; // own
     /* spans[i] belongs to the row with position first + i, where `first` is the first position of
      * the pass. */
@@ -398,8 +398,8 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(osh_dataset_check_options(cx, opt));
     OSH_TRY(osh_loader_init(cx, &l, tok, opt));
-    /* Text is always cut when it is tokenized. Ids are cut by the collators of LLM Compressor
-     * except the padding collator, and never before a concatenation. */
+    /* Text is always cut when it is tokenized. Ids that will be concatenated are not cut. All other
+     * ids are cut, except with the padding collator (as in LLM Compressor). */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : osh_loader_read_in_order(cx, &l, asked));

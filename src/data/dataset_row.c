@@ -415,7 +415,7 @@ done:
     return rc;
 }
 
-/* Marks the tokens of the row that are not counted: stores ~id for such an id
+/* Some tokens of a row are not counted. Marks such a token by storing ~id instead of its id
  * (osh_dataset_read). */
 static osh_status row_mark(osh_ctx *cx, const row *w)
 {

@@ -1,9 +1,9 @@
-/* dataset_windows.c - loads the samples of an evaluation: rows, or windows of one text that may
+/* dataset_windows.c - loads the samples of an evaluation: rows, or windows of one text. Windows may
  * overlap. */
 #include "data/loader.h"
 #include <string.h>
 
-/* Sets *n_out to the number of windows to load, of the n windows that the text has. */
+/* The text has n windows. Sets *n_out to the number of windows to load. */
 static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
                                  const osh_dataset_windows *w, const char *path)
 {

@@ -1,5 +1,5 @@
-/* loader.h - declares the state while the rows of a data set become samples. dataset.c and
- * dataset_windows.c share it. */
+/* loader.h - declares the loader, which makes samples of the rows of a data set. dataset.c and
+ * dataset_windows.c use it. */
 #ifndef OSH_LOADER_H
 #define OSH_LOADER_H
 #include "data/dataset_row.h"

@@ -21,7 +21,7 @@ typedef struct osh_answers { // views
     /* Names of the models, and their answers. If names[1] is NULL, there is only one answer. */
     const char *names[2], *texts[2];
 } osh_answers;
-/* Appends the prompt, and the answers in two columns, in lines of at most 80 characters. */
+/* Appends the prompt, followed by the answers in two columns. A line has at most 80 characters. */
 osh_status osh_answers_print(osh_ctx *cx, osh_buf *b, const osh_answers *a);
 /* Appends a JSON object with the prompt (member "prompt") and each answer (member: the name of its
  * model). */

@@ -174,8 +174,8 @@ osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32
         OSH_FAIL(cx, OSH_E_INTERNAL, "%lld tokens, but there is room for %lld", (long long)end,
                  (long long)d->room);
     memcpy(d->ids + d->n, ids, (size_t)n * sizeof *ids);
-    /* with longrope, a sample of more than long_from tokens has other rope frequencies from its
-     * first token on */
+    /* with longrope, the frequencies of all tokens change when the sample becomes longer than
+     * long_from tokens */
     if (from && d->n <= d->long_from && end > d->long_from) {
         states_clear(d);
         from = 0;

@@ -182,8 +182,8 @@ int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    /* With prefetch, a weight and a rounded input are in host memory at the same time; otherwise
-     * only one of the two. */
+    /* With prefetch, a weight and a rounded input are in host memory at the same time. Without
+     * prefetch, only one of the two is in memory at a time. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
     return (int64_t)c->kind->host_bytes + lists + both + scores +
            osh_eval_share_bytes(c->o->ranks, c->batch_tokens) +
@@ -316,7 +316,7 @@ done:
 void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c)
 {
     if (!c) return;
-    // the weights are closed before the device, because their thread copies to the device
+    // before the device is closed, because this ends the thread that copies weights to it
     osh_eval_weights_free(cx, c->weights);
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_gpu; b++)

@@ -1,7 +1,7 @@
-/* experts.c - measures the experts of each layer, and chooses the experts to keep, by REAP. An
- * expert is kept if its output, multiplied by the router weight, is large on the tokens that are
- * routed to the expert. modifiers/experts.c has the formula. A layer is measured in a model in
- * which the earlier layers have lost their dropped experts.
+/* experts.c - measures the experts of each layer, and chooses the experts to keep. The method is
+ * REAP. An expert is kept if its output, multiplied by the router weight, is large on the tokens
+ * that are routed to the expert. modifiers/experts.c has the formula. A layer is measured in a
+ * model in which the earlier layers have lost their dropped experts.
  *
  * A subgraph with experts runs twice for each sample. The first pass measures the unchanged
  * experts. In the second pass the router logits of dropped experts are minus infinity, so the

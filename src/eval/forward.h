@@ -31,8 +31,8 @@ typedef struct osh_forward {
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
     /* Input ids of the model; NULL: those of the data set. */
     int32_t *ids;        // own [tokens of the data set]
-    /* Time at which the whole job began, for its rate in tokens per second. 0: the job is one
-     * osh_forward_run, which then sets the time. */
+    /* Time at which the whole job began. The rate in tokens per second is computed from it. 0: the
+     * job is one osh_forward_run, which then sets the time. */
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;

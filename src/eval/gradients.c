@@ -162,8 +162,8 @@ done:
 }
 
 /* A hook that gets the gradients dv of the loss at a value. It adds the squares of dv to two
- * statistics: that of the Linear that computes the value, and that of the Linear that reads the
- * value. */
+ * statistics. One belongs to the Linear that computes the value, the other to the Linear that reads
+ * the value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
@@ -255,8 +255,8 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
     }
     pr->n_steps = 2 * parts->n - s->stop;
     OSH_TRY(osh_sweep_open(cx, sweep, pr, s->f, &s->d));
-    /* Each subgraph runs forward once. The subgraphs from `stop` on also run forward again and
-     * backward. A backward pass takes about twice as long as a forward pass. */
+    /* Each subgraph runs forward once. Subgraph `stop` and all later ones also run forward a second
+     * time, and backward. A backward pass takes about twice as long as a forward pass. */
     for (int i = s->stop; i < parts->n; i++) sweep->times[i] = 4;
     osh_sweep_begin(sweep, 0);
     s->f->begun = sweep->begun;

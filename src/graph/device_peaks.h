@@ -21,8 +21,8 @@ void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
 /* Simulates the list of steps for n_tokens tokens.
- * *peak: set to the largest number of bytes that short-lived blocks of the arena need, with the ids
- * of the batch and the gaps between blocks.
+ * *peak: set to the largest number of bytes that short-lived blocks of the arena need. The ids of
+ * the batch and the gaps between blocks count, too.
  * *left: set to the bytes of the values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);

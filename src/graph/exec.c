@@ -44,8 +44,8 @@ static osh_status not_finite(osh_ctx *cx, const osh_exec_job *j, int node, int k
 }
 
 /* True if the value v need not be checked, because a later check finds its non-finite elements.
- * This is so if some node that runs reads v and makes a non-finite output from a non-finite v. A
- * chain of such nodes ends with a value that is checked. */
+ * For this, one of the nodes that read v must run, and must make a non-finite output from a
+ * non-finite v. A chain of such nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;

@@ -72,8 +72,8 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* Rows of an expert, while a hook is called on a device for a value of the expert
-     * (osh_routed_from). The hook may read no other rows. At all other times NULL. */
+    /* Only used while a hook is called on a device for a value of an expert (osh_routed_from): the
+     * rows of this expert. The hook may read no other rows. At all other times NULL. */
     const osh_op_rows *rows; // view
     /* [n_values] or NULL. If into[v] is not NULL, the node that makes value v writes it to the
      * tensor into[v]. The tensor then moves to values[v]. */
@@ -114,7 +114,8 @@ static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets)
 /* Memory for nodes that run sample by sample: one batch of one sample for each thread. One object
  * serves many calls of osh_exec_run, one after the other. */
 typedef struct osh_lanes osh_lanes;
-/* Makes the memory, one lane for each thread of cx. The caller frees *out with osh_lanes_free. */
+/* Makes one lane for each thread of cx. A lane is the memory of one thread. The caller frees *out
+ * with osh_lanes_free. */
 osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
 void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
 /* Returns the number of bytes of lanes without values, with the allocator's overhead. */

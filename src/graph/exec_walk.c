@@ -426,7 +426,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* a node must also run if its output is read by a later node, and that node must run */
+            /* a node must also run if a later node that must run reads its output */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

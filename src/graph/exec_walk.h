@@ -38,8 +38,8 @@ typedef struct osh_walk_acts {
     /* Runs the experts of the nodes [first, end) together, and makes only the sum of their
      * outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
-    /* On a device, computes the activations of the experts of the nodes [first, end) together.
-     * Calls the hook for the input and for the activations of each expert. */
+    /* The nodes [first, end) are several experts. On a device, computes the activations of all of
+     * them together. Calls the hook for the input and for the activations of each expert. */
     osh_status (*observed)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 

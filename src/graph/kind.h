@@ -7,7 +7,7 @@
 typedef enum osh_kind {
     OSH_KIND_LINEAR,    // certainly a Linear of a decoder block
     /* Perhaps a Linear (see `why` of osh_kind_of). The target `Linear` does not match such a
-     * module, but a target that is the module's name does. */
+     * module. A target that is the module's name matches it. */
     OSH_KIND_DOUBT,
     OSH_KIND_EMBEDDING, // the embedding table of tokens
     /* A table of positions. Weights of this kind and of all kinds below are never quantized. */

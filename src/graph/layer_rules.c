@@ -43,10 +43,10 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
 }
 
 /* Evaluates the rows {"count", "is", "before"} and {"find", "is", "number"} of a template. The
- * value of "count" or "find" is the key of a list of words in config.json. An item of this list is
- * a hit if it is the word `is`, or one of the words in the list `is`. With "count", *out is the
- * number of hits before item `before`. With "find", *out is the index of hit `number`, counted from
- * 0. */
+ * value of "count" or "find" is the key of a list of words in config.json. The value of "is" is a
+ * word, or a list of words. An item of the list in config.json is a hit if it equals one of these
+ * words. With "count", *out is the number of hits before item `before`. With "find", *out is the
+ * index of hit `number`, counted from 0. */
 osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                            int depth)
 {
@@ -177,9 +177,9 @@ done:
 }
 
 /* Sets *yes to true if the layer has sliding attention. Its item in the list layer_types of
- * config.json decides. If config.json has no layer_types, the layers from `from`
- * (max_window_layers) on have sliding attention. With the key "every", these are all layers for
- * which layer + 1 is not a multiple of `every`. */
+ * config.json decides. If config.json has no layer_types, the keys of `row` decide. With the key
+ * "from" (max_window_layers), layer `from` and all later layers have sliding attention. With the
+ * key "every", a layer has sliding attention if layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

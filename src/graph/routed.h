@@ -20,9 +20,9 @@ int osh_routed_from(const osh_graph *g, int value);
  * the rows of its expert from this output. */
 int osh_routed_route(const osh_graph *g, int from);
 
-/* Finds the nodes that can run on only the rows of their expert. Sets routed[i] to true for each
- * such node first + i. The moe_combine node of the expert (osh_routed_to) must run, too. routed
- * [n]: for the nodes [first, first + n). */
+/* Finds which of the nodes [first, first + n) can run on only the rows of their expert. Sets
+ * routed[i] to true if node first + i can. The moe_combine node of the expert (osh_routed_to) must
+ * run, too. */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
 /* osh_mixture_end returns the end of the mixture that begins at node `first`, at most `end`. It

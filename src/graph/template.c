@@ -423,8 +423,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns a word that stands for `expr` in messages. If `expr` is the name of a row of "dims", this
- * is the key of config.json in the row, because the user knows that key. */
+/* Returns a word that stands for `expr` in messages. A row of "dims" has a name and a key of
+ * config.json. If `expr` is such a name, returns the key, because the user knows the key. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;

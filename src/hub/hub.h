@@ -22,7 +22,7 @@ typedef struct osh_hub { // settings from the environment
     char *token;    // own
     bool offline;   // true if HF_HUB_OFFLINE is set: no requests are made
     bool no_links;  // true if HF_HUB_DISABLE_SYMLINKS is set: snapshots contain files, not links
-    osh_env_fn env; // function that returns other environment variables: proxies, certificates
+    osh_env_fn env; // returns the environment variables for proxies and certificates
 } osh_hub;
 /* Reads the settings of the Hub from the variables that `env` returns, such as HF_HOME and
  * HF_TOKEN. The caller frees *out with osh_hub_close. */

@@ -180,8 +180,8 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
 }
 
-/* If t is one of the two tensors with all experts of a layer, sets *s to both. If not, sets s->up
- * to NULL. */
+/* All experts of a layer can be in two tensors. If t is one of the two, sets *s to both tensors. If
+ * not, sets s->up to NULL. */
 static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
                              const osh_ckpt_tensor *t)
 {
@@ -207,8 +207,8 @@ done:
     return rc;
 }
 
-/* Makes the entry for expert e of a tensor with all experts. The entry has the dimensions of the
- * tensor without the first one. */
+/* The tensor `of` contains all experts, and its first dimension is their number. Makes the entry of
+ * expert e, which has the other dimensions. */
 static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 {
     int64_t bytes = (of->end - of->begin) / of->shape[0];

@@ -4,9 +4,10 @@
 #include "io/hf_config.h"
 
 typedef struct osh_rope_defaults { // a family's values for keys that config.json does not have
-    /* Defaults of the keys with these names; 0: the family has no default. */
+    /* Each member is the default of the key with its name; 0: the family has no default. */
     int64_t max_position_embeddings, original_max_position_embeddings;
-    /* Defaults of the keys with these names. 0: the defaults of most families, 10000 and 1. */
+    /* Defaults of rope_theta and partial_rotary_factor. 0: the family has the default of most
+     * families, which is 10000 for rope_theta and 1 for partial_rotary_factor. */
     double theta, partial_rotary_factor;
     /* Theta of layers with sliding attention, if they have a rope of their own. 0: all layers have
      * the same rope. */

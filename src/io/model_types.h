@@ -17,9 +17,9 @@ typedef struct osh_embedded_type { // a record that cmake/embed.cmake embeds
 extern const osh_embedded_type osh_embedded_types[];
 extern const size_t osh_n_embedded_types;
 
-/* Sets *out (own) to the record of a model_type, or to NULL if no file has a record of this type.
- * If `type` is NULL, finds the first record with this architecture. If `architecture` is NULL, too,
- * finds no record. If models_dir is not NULL, the files of this directory have precedence. */
+/* Sets *out (own) to the record of the model_type `type`. If `type` is NULL, sets *out to the first
+ * record of `architecture`. If there is no such record, or if both names are NULL, sets *out to
+ * NULL. If models_dir is not NULL, the files of this directory have precedence. */
 osh_status osh_model_type_find(osh_ctx *cx, cJSON **out, const char *type, const char *architecture,
                                const char *models_dir);
 /* Checks "model_types" of the template `json`. Fails if the value of a key has the wrong JSON type.

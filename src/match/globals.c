@@ -199,7 +199,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        /* After a failure, weights may be queued that were not read. */
+        /* After a failure, some queued weights may be unread. */
         if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN;
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);

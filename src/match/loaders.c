@@ -21,8 +21,8 @@
 /* This verb phrase completes the message "transformers 5.17 ... experts". */
 static const char another_group[] = "takes another group's scheme for";
 
-/* True if experts of the source are separate modules whose codes vLLM finds, but transformers does
- * not. */
+/* True if experts of the source are separate modules, and only vLLM finds their codes. transformers
+ * does not find them. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
     return osh_checkpoint_parts_for_vllm(ck) ||

@@ -30,8 +30,8 @@ typedef struct osh_plan_module { // a module with a 2-D weight
     bool left;
     /* true for a head that has no tensor, if its name may have another prefix in transformers */
     bool absent;
-    /* True if the target "Linear" does not match the module, but a target with the module's name
-     * does (is_named). */
+    /* True if only a target with the module's name matches the module (is_named). The target
+     * "Linear" does not match it. */
     bool by_name;
 } osh_plan_module;
 

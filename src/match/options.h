@@ -52,7 +52,7 @@ typedef struct osh_options {
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // text or data file on which perplexity is measured; NULL: it is not measured
-    /* true if rows of the data set that do not calibrate are evaluated after the run */
+    /* true if rows that are not used for calibration are evaluated after the run */
     bool held_back;
     char *sample; // prompt that the source and the output continue after the run; NULL: none
     double target_bits; // mean number of bits of all weights; 0: not given
@@ -100,8 +100,8 @@ bool osh_wants_survey(const osh_options *o);
 bool osh_scratch_is_packed(const osh_options *o);
 /* true if only the tokens of answers count in statistics */
 bool osh_masks_answers(const osh_options *o);
-/* Returns the largest number of calibration samples. Returns 0 for no limit, if the user limits
- * only the number of tokens. */
+/* Returns the largest number of calibration samples; 0: no limit. There is no limit if the user
+ * limits only the number of tokens. */
 int64_t osh_samples_asked(const osh_options *o);
 /* Sets one option of a table from the text `value`. The name may have underscores or dashes. If the
  * option is a list, the text becomes its next item. The caller must initialize `object` with

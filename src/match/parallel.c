@@ -60,7 +60,7 @@ typedef struct splitting { // state of the check
     const osh_matching *p;
     int64_t n, heads, kv_heads; // n: number of GPUs; heads, kv_heads: 0 if unknown
     osh_buf text;               // own: rows of the error message
-    osh_map *rows;              // own: the rows that `text` has, and further rows that do not fit
+    osh_map *rows;              // own: all rows of the message, also those that `text` omits
     int n_rows, n_bad;
 } splitting;
 

@@ -62,8 +62,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Fails if the file that w names is a file of the directory that r names, because the job would
- * write a file that it also reads. Also finds symbolic links and hard links to such a file. */
+/* The job writes the file `w`, and reads the files of the directory `r`. Fails if `w` is one of
+ * these files, or a symbolic link or a hard link to one of them. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;

@@ -74,8 +74,9 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
                          2 * osh_pairs_panel(k)};
 }
 
-/* A thread calls osh_pairs_begin before its first osh_pairs_product and osh_pairs_end after the
- * last. With AMX, these two functions configure and release the tile registers of the thread. */
+/* A thread calls osh_pairs_begin before its first osh_pairs_product. It calls osh_pairs_end after
+ * its last osh_pairs_product. With AMX, these two functions configure and release the tile
+ * registers of the thread. */
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
 /* Writes c = a b on the calling thread. m: number of rows, at most OSH_PAIRS_BAND. Rows of c are

@@ -30,8 +30,8 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 /* Limits of the rows that need no division.
  * TINY: smallest exponential `a` that is not 0.
  * LARGEST_SUM: largest sum d.
- * With these limits, q is at least 2^-99. Since r is a multiple of 2^-46 d q, r is 0 or at least
- * 2^-149, and does not underflow. */
+ * With these limits, q is at least 2^-99. r is a multiple of 2^-46 d q, so |r| is 0 or at least
+ * 2^-149. So r does not underflow. */
 #define TINY 0x1p-75f
 #define LARGEST_SUM 0x1p24f
 
@@ -70,9 +70,9 @@ WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
     EACH_ROW(rows) t->max[r] = constant(_mm512_reduce_max_ps(t->max[r]) * q->scale);
 }
 
-/* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds the new
- * values to the sums. in: mask of the used lanes of a vector. If the mask is 0xff, only eight lanes
- * are used, and n is 1. */
+/* In each row, replaces n vectors by e^(s * scale - max), and adds the new values to the sums. The
+ * first of these vectors begins with element `i`. in: mask of the used lanes of a vector. If the
+ * mask is 0xff, only eight lanes are used, and n is 1. */
 WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
     __m512 x[SIDE], by = constant(q->scale);

@@ -131,7 +131,7 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
 }
 
 /* Computes x = tanh x, with a relative error under 3e-7. Near 0, uses Cephes' polynomial x + x^3
- * P(x^2). For other x, uses 1 - 2 / (e^2|x| + 1) with the sign of x. */
+ * P(x^2). For other x, uses 1 - 2 / (e^(2 |x|) + 1) with the sign of x. */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;

@@ -387,8 +387,8 @@ typedef struct collected { // statistics of the input of some jobs, over n_sampl
     int64_t n_samples;
 } collected;
 
-/* Solves only the jobs whose columns are solved in one of two orders. `ordered` true: the order of
- * the descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
+/* Solves only the jobs whose columns have the order that `ordered` names. True: the order of the
+ * descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

@@ -79,8 +79,8 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets `damped` [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must
- * not be factored: all columns are dead, or an element exceeds the range of f32, so that the factor
- * would be 0. */
+ * not be factored: all columns are dead, or an element exceeds the range of f32. (In the second
+ * case the factor would be 0.) */
 bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 /* Computes all members of f from the Hessian h, which is overwritten. osh_gptq_order describes
  * `ordered` and `dead`. */
@@ -178,8 +178,8 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
 /* Replaces the scales and zero points in j->params by those that scale_search finds. */
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                   osh_linear_job *j);
-/* Does the steps of the key `refine` after the column loop. Changes the codes, params and losses of
- * j, and `scale` and `zero` of s. */
+/* Does the steps of the key `refine` after the column loop. In `j`, changes the codes, params and
+ * losses. In `s`, changes the members `scale` and `zero`. */
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }

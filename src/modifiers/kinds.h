@@ -113,8 +113,8 @@ typedef struct osh_prune_rule {
 typedef struct osh_owl osh_owl;
 typedef struct osh_pruner {
     osh_prune_rule (*rule)(const osh_modifier *m, double sparsity);
-    /* Sets *out to the sparsity of one module: number k of the n modules that match the targets.
-     * Fails if the recipe has a list of sparsities whose length is not n. */
+    /* Sets *out to the sparsity of one module. n modules match the targets, and this is number k of
+     * them. Fails if the recipe has a list of sparsities whose length is not n. */
     osh_status (*sparsity)(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n);
     // Fails if the modifier cannot prune the Linear `name`, which has I input features.
     osh_status (*takes)(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I);

@@ -15,8 +15,8 @@ static bool factor_damp(const osh_prune_factor *f, float *d, int64_t I,
     bool finite = true;
     for (int64_t i = 0; i < I; i++) {
         f->dead[i] = d[i] == 0;
-        // The Hessian of the reference is X^T X times 2 / n_samples. In dead columns the reference
-        // sets its diagonal to 1. In X^T X this element is n_samples / 2.
+        // The reference multiplies X^T X by 2 / n_samples, and then sets the diagonal of dead
+        // columns to 1. Here X^T X is not multiplied, so the same diagonal is n_samples / 2.
         if (f->dead[i]) d[i] = 0.5f * (float)damping->n_samples;
         mean += d[i];
     }

@@ -60,8 +60,8 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        /* a candidate that is a named scheme may round inputs in another way than the modifier's
-         * scheme */
+        /* a candidate that is a named scheme and the modifier's scheme may round inputs in
+         * different ways */
         if (!m->candidates[k].bits) return true;
     return false;
 }

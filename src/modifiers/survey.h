@@ -11,7 +11,7 @@ osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
  * come first, in ascending order, then named schemes. The strings of *out are views of s. Returns
  * false if k is too large. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
-/* True if the candidates do not all round inputs in the same way. */
+/* True if two candidates may round inputs in different ways. */
 bool osh_survey_of_inputs(const osh_modifier *m);
 /* Writes the label of candidate number k, such as "4 bits" or "NVFP4A16". */
 void osh_survey_label(char out[16], const osh_modifier *m, int k);

@@ -58,8 +58,8 @@ static int request_begun(void **request, int rc)
     return rc;
 }
 
-/* The program gives control messages tags below 0. In MPI, they have a communicator of their own,
- * so that a probe never finds another transfer. */
+/* Control messages have tags below 0 in the program. In MPI, they have a communicator of their own,
+ * so that a probe for them never finds another transfer. */
 static MPI_Comm comm_of(int tag) { return tag < 0 ? control : all; }
 static int tag_of(int tag) { return tag < 0 ? -tag : tag; }
 

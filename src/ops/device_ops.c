@@ -1,4 +1,4 @@
-/* device_ops.c - returns the functions on the memory of a device (device_ops.h). */
+/* device_ops.c - has the table of the functions of a device (device_ops.h). */
 #include "ops/cuda/cuda.h"
 
 #ifdef OSH_CUDA_BUILT

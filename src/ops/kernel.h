@@ -1,5 +1,5 @@
-/* kernel.h - declares helper functions of the kernels: loads of weights, activations, tiles, loops
- * over channels and heads.
+/* kernel.h - declares functions that several kernels use. They load weights, compute activations,
+ * make tiles, and run loops over channels and heads.
  *
  * Kernels round to the dtype of the model at the points where transformers' eager Llama code
  * rounds. The graph checks all shapes before a kernel runs, so kernels only assert shapes. */
@@ -84,7 +84,7 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
 typedef struct osh_head_room {
     int64_t longest; // number of tokens of the longest sample
     float *own;      // scratch of the thread: osh_head_back.floats floats, which are 0
-    /* osh_head_back.shared floats: results of the head, which osh_head_back.after reads. */
+    /* Results of the head, for osh_head_back.after. osh_head_back.shared returns their number. */
     float *shared;
 } osh_head_room;
 typedef struct osh_head_back {

@@ -176,8 +176,8 @@ typedef struct osh_op {
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses run[OSH_REF]
-    /* Largest NMSE (normalized mean squared error) that tests allow for the other kernels, compared
-     * with run[OSH_REF]. */
+    /* Tests compare the outputs of the other kernels with those of run[OSH_REF]. They allow an NMSE
+     * (normalized mean squared error) of at most this value. */
     double tol;
     /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens.
      * `scratch` is NULL if the op needs no scratch. */
@@ -199,7 +199,7 @@ typedef struct osh_op {
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
     unsigned spreads;
     unsigned whole_numbers; // bit k: weight k has whole numbers, I32 or I64
-    unsigned f32_in;    // bit k: in[k] may be F32, from an op with OSH_OP_F32_OUT
+    unsigned f32_in;    // bit k: in[k] may be F32, if an op with OSH_OP_F32_OUT makes it
     /* The next three members are for samples that are computed in several calls. Each call gets
      * some tokens of the sample (a piece). A graph can be computed in this way if each of its ops
      * has `each_token` or `next`. */

@@ -205,7 +205,8 @@ osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
 osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails with `code` if e->replaced exists but is not the old output that the journal names. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
-/* Fails if `path` is not a journal: a regular file with one link that begins like a journal. */
+/* Fails if `path` is not a journal. A journal is a regular file with one link, and has the first
+ * bytes of a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
 /* Finds out if e->replaced is the old output that the journal names, and stores the answer in *is.
  * The old output may be partly deleted. */
@@ -246,9 +247,9 @@ osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
 /* Fails if config.json or another side file of the source has changed. */
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
-/* Compares the source with the source that the manifest of e->final names. Sets *diff (own) to a
- * text that describes a difference, or to NULL if there is none. read_from: the stamps in the
- * manifest. */
+/* The output e->final has a manifest with checksums of its source. Compares the current source with
+ * them. Sets *diff (own) to a text that describes a difference, or to NULL if there is none.
+ * read_from: the stamps in the manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 
 /* tuned.c: applies a record OSH_REC_TUNED or OSH_REC_APPLIED to the emitter and the results. */

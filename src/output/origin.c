@@ -115,8 +115,8 @@ done:
     return rc;
 }
 
-/* Stores the checksum of a source tensor from the manifest, as if the tensor had just been read.
- * Has the type of osh_json_taken.item. */
+/* The manifest has the checksum of a source tensor. Stores this checksum, as if the tensor had just
+ * been read. Has the type of osh_json_taken.item. */
 static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const osh_checkpoint *ck = user;

@@ -203,8 +203,9 @@ static void stream_end_work(osh_stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads rows and calls stream_begin_work, also after a failure. Rows that must be decoded are read
- * after stream_begin_work, because decoding is computation. Other rows are read before it. */
+/* Reads rows and calls stream_begin_work. Calls it even if the read fails. Rows that must be
+ * decoded are read after stream_begin_work, because decoding is computation. Other rows are read
+ * before it. */
 static osh_status worker_read_and_begin(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                         uint8_t *room, uint8_t **from)
 {

@@ -39,7 +39,7 @@ typedef struct osh_mixed {
      * bytes: bytes of the chosen candidates. */
     int64_t n_weights, limit, bytes;
     /* loss: sum of the losses of the chosen candidates.
-     * bound: a loss that no choice within the limit can go below. */
+     * bound: lower bound of the loss of all choices within the limit. */
     double loss, bound;
     /* Sizes and losses after each step (see mixed.c), from the smallest size to the largest. */
     osh_mixed_step *curve; // own

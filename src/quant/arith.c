@@ -74,9 +74,10 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
     return g;
 }
 
-/* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, qmin -
- * rnd(mn / s) is not rounded. The reference does not round it for 0-dimensional tensors, which
- * occur in dynamic quantization with strategy tensor. */
+/* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, the
+ * difference qmin - rnd(mn / s) is not rounded to the dtype. The reference does not round this
+ * difference for 0-dimensional tensors, which occur in dynamic quantization with strategy
+ * tensor. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -402,7 +403,7 @@ static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
     float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
     for (int64_t s = 0, n; s < g->per_band; s += n) {
-        int64_t full = g->I / g->seg - s; // number of segments of full length from segment s on
+        int64_t full = g->I / g->seg - s; // number of whole segments in the rest of the row
         n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
         params_get(scale, zero, c->p, r / g->band * g->per_band + s, n);
         osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};

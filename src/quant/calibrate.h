@@ -7,11 +7,11 @@
 
 /* The value in the middle of bin i of the histogram h. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
-/* Returns the mean error of the values x that are quantized with the range [lo, hi]. The error of a
- * value is |x - dq(x)|^power. dq: quantizes and dequantizes; power: that of the observer. */
+/* Returns the mean error of the values x if they are quantized with the range [lo, hi]. The error
+ * of a value is |x - dq(x)|^power. dq: quantizes and dequantizes; power: chosen by the observer. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* The next two functions set [*lo, *hi] to that candidate range of the observer which has the
- * smallest loss. If several ranges have this loss, the first is chosen. osh_calibrate_least
+/* The observer has several candidate ranges. The next two functions set [*lo, *hi] to the candidate
+ * with the smallest loss. If several have this loss, the first is chosen. osh_calibrate_least
  * computes the losses from the histogram. For osh_calibrate_least_of the caller gives `losses`
  * [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);

@@ -90,9 +90,10 @@ float osh_q_round_to(float x, osh_dtype dt); // rounds x to the nearest value of
  * the product. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* Sets scale and zero of `code` from the range [min, max] (calculate_qparams). If `zero_f32` is
- * true, qmin - rnd(min / s) is not rounded. The reference does not round it for 0-dimensional
- * tensors, which occur in dynamic quantization with strategy tensor. */
+/* Sets the scale and the zero point of `code` from the range [min, max] (calculate_qparams). If
+ * `zero_f32` is true, the difference qmin - rnd(min / s) is not rounded to the dtype. The reference
+ * does not round this difference for 0-dimensional tensors, which occur in dynamic quantization
+ * with strategy tensor. */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);

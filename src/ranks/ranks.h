@@ -28,9 +28,8 @@ typedef struct osh_rank { // one rank
 
 /* True if a launcher has started several processes, according to the environment variables. */
 bool osh_ranks_are_started(osh_env_fn env);
-/* Connects to the other ranks, if a launcher has started several processes according to the
- * environment variables. For this, opens the module for the launcher's MPI. Otherwise sets *out to
- * NULL.
+/* If a launcher has started several processes according to the environment variables, connects to
+ * the other ranks, with the module for the launcher's MPI. If not, sets *out to NULL.
  * Fails if the module is missing, or if MPI finds another number of processes than the launcher has
  * started. Also fails if a rank runs another program file; in this case, *out (own) is set although
  * the function fails. */

@@ -323,7 +323,7 @@ done:
     return rc;
 }
 
-/* Prints the format of the first scheme and the inference engines that load it. */
+/* Prints the format of the first scheme, and the inference engines that load this format. */
 static osh_status summary_loaders(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

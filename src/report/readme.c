@@ -225,7 +225,7 @@ done:
     return rc;
 }
 
-/* Appends whether vLLM and transformers load the output. */
+/* Appends a text that says whether vLLM and transformers load the output. */
 static osh_status put_loaders(osh_ctx *cx, osh_buf *b, const osh_matching *m)
 {
     osh_status rc = OSH_OK;

@@ -31,8 +31,8 @@ static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
     return osh_fail(cx, OSH_E_NOMEM, "no memory for the report");
 }
 
-/* Adds the loss after each step of a solve, and the last loss relative to the loss with a weight of
- * zeros. */
+/* Adds the loss after each step of a solve. Also adds the last loss, divided by the loss that a
+ * weight of zeros has. */
 static bool module_add_losses(cJSON *o, const osh_run *r, int i)
 {
     const osh_losses *x = &r->results[i].losses;

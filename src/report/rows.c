@@ -110,9 +110,9 @@ static int rows_last(const osh_rows *r, const int *lines)
     return last;
 }
 
-/* Returns the row that gets the next free line. It is the row with the lowest order among the rows
- * that need a second line; of several rows with this order, the first. Returns -1 if no row needs
- * a second line. */
+/* Returns the row that gets the next free line. This is the row with the lowest order among the
+ * rows that need a second line. If several have this order, it is the first of them. Returns -1 if
+ * no row needs a second line. */
 static int rows_next(const osh_rows *r, const int *lines, const int *wants)
 {
     int next = -1;

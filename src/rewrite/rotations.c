@@ -52,7 +52,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         t->outs[at] = true;
     } else if (osh_node_is(n, OSH_OP_SCALES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    /* in[0] of a gate has one number per token, which is not rotated */
+    /* in[0] of a gate is not rotated, because it has one number per token */
     } else if (osh_node_is(n, OSH_OP_GATES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (osh_node_is(n, OSH_OP_ADDS | OSH_OP_COMBINES)) {

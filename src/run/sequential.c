@@ -499,7 +499,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
             osh_folds_known(p->schedule, r.first_subgraph, left))
-            break; // an earlier run has solved all Linears of this and the later visits
+            break; // an earlier run has solved all Linears from this visit to the last
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !done.solved(e, &r, NULL) || !done.folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;

@@ -34,7 +34,7 @@ typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
     const osh_budget *plan; // view
-    bool *wanted; // own [graph values]: true for inputs of Linears whose statistics are collected
+    bool *wanted; // own [graph values]: true if a Linear needs statistics of the value
     sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
     int first, n;         // the statistics are for the subgraphs [first, first + n)
@@ -417,7 +417,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     const osh_value *v = &s->plan->in->graph->values[value];
     // If s->same is true and a value has a counterpart in the original model, the pass computes the
     // counterpart instead of the value. The counterpart is added to the statistics of the value.
-    // For routers, the pass may compute both; then only the counterpart is added.
+    // For routers, the pass may compute the value, too, but the value is not added.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
@@ -476,8 +476,8 @@ done:
     return rc;
 }
 
-/* On GPUs: for the sums of each expert, finds out whether a rank has added rows to them
- * (osh_stats_is_empty). */
+/* Does nothing without GPUs. Each expert has its own sums. Finds out whether any rank has added
+ * rows to these sums (osh_stats_is_empty). */
 static osh_status stats_count_ranks(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

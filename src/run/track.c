@@ -245,8 +245,8 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Sets a mark on the device, from which a time is measured. Ignores a failure, because the next use
- * of the device reports it. */
+/* Sets a mark on the device. device_mark_end measures the time since this mark. Ignores a failure,
+ * because the next use of the device reports it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_device *d = r->plan->in.device;

@@ -18,8 +18,8 @@ static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)
 
 bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
 
-/* True if the value is in the activation store when the statistics of the range are complete. The
- * inputs of the range are in the store. If the visit runs in segments, all values are. */
+/* True if the value is in the activation store when the statistics of the range are complete. This
+ * is true for the inputs of the range. If the visit runs in segments, it is true for all values. */
 static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
 {
     int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;

@@ -1,6 +1,6 @@
-/* steps.h - declares the list of the steps of a visit (the work on one subgraph), in the order in
- * which the run executes them. visit.h makes the list. The run, the count of memory and the count
- * of operations read it. */
+/* steps.h - declares the list of the steps of a visit. A visit is the work on one subgraph. The run
+ * executes the steps in the order of the list. visit.h makes the list. The run, the count of memory
+ * and the count of operations read it. */
 #ifndef OSH_STEPS_H
 #define OSH_STEPS_H
 #include "schedule/range.h"
@@ -11,12 +11,12 @@ typedef enum osh_step_kind {
     OSH_STEP_PASS,      // run nodes for all batches
     /* solve the Linears whose statistics were begun by OPEN, and end these statistics */
     OSH_STEP_SOLVE,
-    /* replace weights in memory by the quantized weights from the output: the weights of all solved
-     * Linears in nodes [first, first + n) */
+    /* load the quantized weights of all solved Linears in nodes [first, first + n) from the output;
+     * they replace the original weights in memory */
     OSH_STEP_RELOAD,
     OSH_STEP_RELEASE,   // free the weights of nodes [first, first + n)
     OSH_STEP_DROP,      // remove all values from the activation store except those in `values`
-    /* begin to collect the statistics for the folds of the range; they give the factors */
+    /* begin the statistics from which the factors of the range's folds are computed */
     OSH_STEP_FOLD_OPEN,
     OSH_STEP_FOLD, // compute factors from these statistics, fold them into weights, end statistics
     OSH_N_STEP_KINDS

@@ -5,8 +5,8 @@
 #include <string.h>
 
 
-/* Largest number of floating-point operations that `quality best` spends on tuning. This number
- * takes a CPU some minutes. */
+/* Largest number of floating-point operations that `quality best` spends on tuning. A CPU needs
+ * some minutes for them. */
 #define MOST_WORK 2e13
 /* Limits for tuning with `quality best`.
  * MOST_PASSES: largest number of passes over all samples.

@@ -11,7 +11,7 @@ typedef struct osh_visit_walk {
     const osh_visit_state *done;
     osh_steps *to; // view: the list of steps that is made
     osh_range r;
-    bool plain;   // true if the second pass over the range runs with the original weights, too
+    bool plain;   // true if the second pass over the range also uses the original weights
     /* True if the first pass also computes the outputs of the original model, so that the pass with
      * solved weights need not compute them. */
     bool carries;
@@ -76,7 +76,7 @@ void osh_visit_want_routes(osh_visit_walk *w);
 /* Tells for which model a pass computes the outputs of a subgraph. OSH_VISIT_BOTH: both models have
  * the same outputs, or one pass computes the outputs of both. */
 typedef enum { OSH_VISIT_BOTH, OSH_VISIT_ORIGINAL, OSH_VISIT_QUANTIZED } osh_visit_model;
-/* Sets w->want for the outputs of the subgraph that belong to this model. */
+/* Sets w->want for those outputs of the subgraph that belong to the model `which`. */
 void osh_visit_want_live_out(osh_visit_walk *w, osh_visit_model which);
 
 /* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step. They are the

@@ -109,7 +109,8 @@ typedef struct osh_block_rule {
     /* Learning stops early if the mean loss of a window is not below the mean loss of the previous
      * window. A window is this number of consecutive steps. 0: learning never stops early. */
     int64_t window;
-    /* Fraction of all steps, counted from the first, in which learning does not stop early. */
+    /* Learning does not stop early in the first steps. This is their number, divided by the number
+     * of all steps. */
     double warm;
     /* True: the block is rounded to nearest if learning does not lower the loss over all samples.
      * False: the block keeps the learned codes. */

@@ -1,5 +1,5 @@
-/* prune.c - prunes a weight in plain loops: by SparseGPT, row by row, or by magnitude, without
- * updates of the remaining weights.
+/* prune.c - prunes a weight in plain loops, by SparseGPT or by magnitude. Pruning by magnitude does
+ * not change the remaining weights. SparseGPT works row by row:
  *
  *   cost[r, i] = (w[r, i] w[r, i]) / (u[i, i] u[i, i])      each product rounded
  *   err        = w / u[i, i] if w becomes 0, else 0

@@ -36,10 +36,10 @@ int64_t osh_acts_own_bytes(const osh_graph *g);
 /* Sets the device d on which passes run. Batches are then in the memory of d, and values of the
  * tier `device` are there, too. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
-/* Makes the samples [0, n) kept samples. For these, the store keeps the tensors that osh_acts_put
- * gets, and osh_acts_get returns these tensors without a copy. All other samples are stored in the
- * tier. The batches must have the same samples in every pass. No batch may have both kept and other
- * samples. Must be called before the first value is stored. */
+/* Makes the samples [0, n) kept samples. For these samples, osh_acts_put keeps the caller's
+ * tensors, and osh_acts_get returns the same tensors without a copy. All other samples are stored
+ * in the tier. The batches must have the same samples in every pass. No batch may have both kept
+ * and other samples. Must be called before the first value is stored. */
 void osh_acts_keep(osh_acts *a, int64_t n);
 /* Makes the store use pageable instead of page-locked host memory for copies to a GPU. Must be
  * called before osh_acts_use. */

@@ -1,5 +1,5 @@
-/* rotation.h - multiplies weights and activations by orthogonal matrices M. Only the factors F and
- * sign of M are stored.
+/* rotation.h - multiplies weights and activations by orthogonal matrices M. Only two factors of M
+ * are stored: the matrix F and the vector `sign`.
  *
  *   M = diag(sign) (H x F) / sqrt(n)     x is the Kronecker product
  *   M   [n, n]      n = 2^k K

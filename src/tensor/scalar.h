@@ -6,7 +6,7 @@
 #include "tensor/tensor.h"
 
 static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-/* Returns the greatest common divisor of a and b. That of 0 and n is n. */
+/* Returns the greatest common divisor of a and b. If one of them is 0, returns the other. */
 static inline int64_t osh_gcd64(int64_t a, int64_t b)
 {
     while (b) {

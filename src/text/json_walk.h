@@ -29,9 +29,9 @@ void osh_json_walk_deinit(osh_ctx *cx, osh_json_walk *w);
 /* Returns the first byte of the next value: '{', '[', '"', '-', a digit, 't', 'f' or 'n'. If no
  * value follows, returns another byte or -1. */
 int osh_json_walk_peek(osh_json_walk *w);
-/* Each function below reads the next value or fails. osh_json_walk_members reads an object and
- * osh_json_walk_items an array; each call of `fn` must read one value. The key that `fn` gets is
- * valid until the next call. */
+/* Each function below reads the next value or fails. osh_json_walk_members reads an object, and
+ * osh_json_walk_items reads an array. Each call of their callback must read one value. The key that
+ * the callback gets is valid until the next call. */
 typedef osh_status (*osh_json_walk_fn)(osh_ctx *cx, void *user, osh_json_walk *w, const char *key);
 osh_status osh_json_walk_members(osh_json_walk *w, osh_json_walk_fn member, void *user);
 osh_status osh_json_walk_items(osh_json_walk *w, osh_json_walk_fn item,

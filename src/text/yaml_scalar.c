@@ -128,8 +128,7 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    /* Computes the negative value, because int64_t has one more negative number than positive
-     * numbers. */
+    /* Computes the value as a negative number. The smallest int64_t has no positive counterpart. */
     for (; *s; s++) {
         if (*s == '_') continue;
         if (*s == ':') {

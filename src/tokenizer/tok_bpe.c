@@ -469,8 +469,8 @@ done:
     return rc;
 }
 
-/* Stores the ids of single characters and of the byte tokens, so that encoding a word hashes no
- * strings. */
+/* Stores the ids of single characters and of the byte tokens. So no string is hashed when a word is
+ * encoded. */
 static osh_status index_chars(osh_ctx *cx, bpe *m)
 {
     osh_status rc = OSH_OK;

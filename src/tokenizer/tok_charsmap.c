@@ -161,8 +161,9 @@ static const osh_uni_range newer_marks[] = {
     {0x1E6E3, 0x1E6E3, ""}, {0x1E6E6, 0x1E6E6, ""}, {0x1E6EE, 0x1E6EF, ""}, {0x1E6F5, 0x1E6F5, ""},
     {0, 0, ""}};
 
-/* Replaces cp if utf8proc 2.8 and the tokenizers library treat cp in different ways. Returns a
- * character that utf8proc 2.8 treats in the way in which the tokenizers library treats cp. */
+/* utf8proc 2.8 and the tokenizers library may treat cp in different ways. Returns a character that
+ * utf8proc 2.8 treats as the tokenizers library treats cp. This is cp itself if there is no
+ * difference. */
 static uint32_t as_known(uint32_t cp)
 {
     /* The tokenizers library joins U+113D1 to the next character, but not U+11A3A. */

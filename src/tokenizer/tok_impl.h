@@ -136,7 +136,7 @@ typedef enum {
     OSH_CUT_ANYWHERE,
     OSH_CUT_STARTER, // a cut before a character that begins a canonical form
     OSH_CUT_COMPAT,  // a cut before a character that begins a canonical and a compatibility form
-    OSH_CUT_CALM     // a cut between letters that no normalizer changes (tok_cut.c)
+    OSH_CUT_CALM     // a cut between two letters; no normalizer changes them (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;

@@ -2,8 +2,8 @@
  * tokenizers/src/normalizers.
  *
  * utf8proc makes NFC, NFD, NFKC and NFKD. Lowercase maps character by character (no final sigma),
- * as char::to_lowercase does. The tables of tok_unicode.c make every single character normalize as
- * in tokenizers. */
+ * as char::to_lowercase does. Tables of tok_unicode.c correct the normal forms of single characters
+ * that utf8proc and tokenizers treat in different ways. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <stdlib.h>

@@ -287,7 +287,8 @@ done:
     return rc;
 }
 
-/* Rewrites counts that Ruby's syntax reads differently from Perl's. `at` is on the opening brace.
+/* Ruby and Perl read some repetition counts in different ways. Rewrites such a count for Perl's
+ * syntax. `at` is on the opening brace.
  *
  *   X{n,m}+   becomes (?:X{n,m})+
  *   X{n}?     becomes (?:X{n})?

@@ -8,7 +8,8 @@
 bool osh_tok_is_one_atom(const char *s);
 
 /* tok_class.c defines the next functions, which append text to the pattern `out` of PCRE2. kind:
- * the letter of the class escape, such as s or w; another letter stands for the property `prop`. */
+ * the letter of the class escape, such as s or w. For any letter other than s, d, h and w, the
+ * class is the property `prop`. */
 /* Writes a class escape as members of a bracket class. */
 osh_status osh_tok_class_members(osh_ctx *cx, osh_buf *out, char kind, const char *prop);
 /* Writes a class escape outside of brackets, where Oniguruma's \w also contains the superscripts

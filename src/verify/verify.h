@@ -137,9 +137,9 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 /* verify_pruned.c: checks a pruned Linear whose weight is dense. */
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear);
-/* For a Linear whose weights are all 0, although those of the source are not. Unless the recipe
- * prunes all weights of the Linear, adds a finding and sets *lost to true. Otherwise sets *lost to
- * false. */
+/* The caller has found that all weights of the Linear are 0, and those of the source are not. If
+ * the recipe prunes all weights of the Linear, sets *lost to false. If not, adds a finding and sets
+ * *lost to true. */
 osh_status osh_verify_lost(osh_ctx *cx, bool *lost, osh_verify *v, const osh_linear *l);
 /* Checks the zeros of a pruned weight w. `source`: weight in the source, or NULL. If the pruning
  * method keeps the values that are not 0, these must equal those in `source`. */

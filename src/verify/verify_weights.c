@@ -1,8 +1,8 @@
 /* verify_weights.c - checks codes and scales of a quantized module against the source's weight
  * w [O, I].
  *
- *   scale, zero   equal, bit for bit, those computed from the minima and maxima of w: rounding and
- *                 GPTQ both compute them from all of w
+ *   scale, zero   are computed again from the minima and maxima of w, and must have the same bits.
+ *                 Rounding and GPTQ both compute them from all of w
  *   rounding      every code is the nearest one
  *   GPTQ          codes are not the nearest, because each code compensates the rounding errors of
  *                 other codes. So the squared error of the whole weight is bounded by
@@ -216,7 +216,7 @@ typedef struct errors {
     bool *live;          // own [I]: true for live columns, in which dq has a value that is not 0
     /* |w - dq|^2 and |w|^2 of the whole weight; dq: dequantized weight. */
     double err, norm;
-    double removed;      // part of the source's |w|^2 that pruning removed, as a fraction
+    double removed;      // fraction of the source's |w|^2 that pruning removed
     /* Sums over the live columns of all rows.
      * live_err: squared error of the dequantized weight.
      * expected: squared error of rounding to nearest, plus s^2 / 12 for each element, where s is

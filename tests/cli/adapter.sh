@@ -1,6 +1,6 @@
-# adapter.sh - tests --adapter. A model with an adapter must give the same bytes as a model into
-# which the adapter was merged before. Tests jobs without data and with data. eval must give the
-# same numbers. A run does not continue with another adapter. The report names the adapter, and
+# adapter.sh - tests --adapter. A model with an adapter must give the same bytes as the merged
+# model, whose weights contain the adapter. Tests jobs without data and with data. eval must give
+# the same numbers. A run does not continue with another adapter. The report names the adapter, and
 # verify needs the adapter. Budgets are respected. Other variants of LoRA and wrong files are
 # refused.
 set -euo pipefail

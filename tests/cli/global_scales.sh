@@ -55,8 +55,8 @@ for threads in $threads; do
     sums | cmp - want || fail "--threads $threads: other bytes"
 done
 
-# Kills runs at several calls that change the disk. At some of these calls q_proj may be written,
-# but not yet k_proj.
+# Kills runs at several calls that change the disk. At some of these calls q_proj is already
+# written, and k_proj is not.
 rm -rf out
 calls=$(INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null && cat n)
 for tenth in $tenths; do

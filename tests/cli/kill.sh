@@ -38,8 +38,8 @@ done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
-# Kills runs at a call. Each run continues the work of the previous run. Each run has other flags
-# that do not change the bytes.
+# Kills runs at a call. Each run continues the work of the previous run, with different flags. These
+# flags do not change the bytes.
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do

@@ -40,7 +40,8 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
-# AddressSanitizer keeps freed memory, so the base of two processes differs too much.
+# The base is the memory of libraries. AddressSanitizer keeps freed memory, so that the bases of two
+# processes differ too much.
 [ -z "$SANITIZED" ] || exit 0
 
 # The smallest device memory of the plan is exactly enough.

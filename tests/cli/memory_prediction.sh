@@ -120,8 +120,9 @@ done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
 # Weights that share a global scale are kept in memory.
 for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
-# The next job needs only 3 to 5 MB. The plan adds half a MiB for the C library and the threads'
-# stacks. This alone is more than 15 %, so the prediction may be 1.4 times the measured memory.
+# The job below needs only 3 to 5 MB. The plan adds half a MiB for the C library and the threads'
+# stacks. This half MiB can be more than 15 % of the need of the job. So the prediction may be 1.4
+# times the measured memory.
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 # Tests many Linears, each with a line in the manifest and in the report.
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
@@ -141,7 +142,8 @@ read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
 rm -rf out
-# The job runs again while its messages are not read for a second. Waiting messages use no memory.
+# The job runs again, and nobody reads its messages in the first second. Waiting messages use no
+# memory.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
 rm -rf out

@@ -57,7 +57,7 @@ sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 "$ONESHOT" inspect f >said
 grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
 
-# Tests outputs with codes of modules for which no loader reads codes.
+# Tests outputs in which a module has codes, although loaders expect a dense weight.
 # arguments: module, its new name, a description of the module, commands that edit the config
 planted() {
     rm -rf f && cp -r out f

@@ -58,8 +58,8 @@ grep -q '^/out: 28 modules' made
 # libcurl works, but there is no server
 "${inside[@]}" chroot root /tree/bin/oneshot pull org/name 2>refused && exit 1
 grep -q 'Connection refused\|Could not connect\|Couldn.t connect' refused || { cat refused; exit 1; }
-# A program of this system uses the library of the tarball, which opens the libraries in its own
-# directory.
+# A program of this system uses the library of the tarball. The library must open libraries of the
+# tarball.
 libs=$PWD/root/tree/lib
 cc "$OSH_SOURCE_DIR/examples/c-api/compress.c" -o compress \
     $(PKG_CONFIG_PATH=$libs/pkgconfig pkg-config --cflags --libs oneshot) "-Wl,-rpath,$libs"

@@ -51,9 +51,9 @@ for what in keys values queries; do
     grep -q "^not observed: $what of model.layers.\*.self_attn.o_proj, .*: the range is that of model.layers.\*.qkv" plan.txt || fail "$(cat plan.txt)"
 done
 
-# Queries and keys are still observed, because they are results of rope. If each head has its own
-# range, values are observed, too, because the range of the projection is not per head. If the list
-# of ops also has "no-slice", values are observed, because this item removes the op slice.
+# Queries and keys are still observed, because they are results of rope. Values are observed, too,
+# if each head has its own range, because the range of the projection is not per head. Values are
+# also observed if "no-slice" follows "slice" in the list of ops: "no-slice" removes "slice".
 plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
 [ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
 sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml

@@ -22,7 +22,7 @@ one --profile linear.yaml --sequential-targets Linear
 ONESHOT_PROFILING=never.yaml one --profile given.yaml
 ONESHOT_PROFILING=0 one
 [ ! -e never.yaml ] && [ ! -e 0 ]
-# Makes a profile with only the first records of a run, like that of a killed run.
+# Cuts a profile after the first records of the run. The profile of a killed run looks the same.
 sed '/propagate model.layers.1 Start/,$d' layers.yaml >killed.yaml
 cat >quark.yaml <<'Y'
 memory_usage:

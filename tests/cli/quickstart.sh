@@ -1,5 +1,5 @@
-# quickstart.sh - runs scripts/quickstart.sh with a replacement of the build tool that only prints.
-# The script prints one line about the build, the table of results, and next commands, which must
+# quickstart.sh - runs scripts/quickstart.sh. A script that only prints replaces cmake. The
+# quickstart prints one line about the build, the table of results, and next commands, which must
 # work. It prints the compiler's output only if the build fails.
 set -euo pipefail
 fail() { echo "$*"; cat said; exit 1; }

@@ -75,8 +75,8 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # The peak of a layer depends on the instruction set. With the smallest device memory of the
-        # plan, the number of parallel solves depends on this peak.
+        # The peak of a layer depends on the instruction set. If the job runs with the smallest
+        # possible --device-memory, the number of parallel solves depends on this peak.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done

@@ -1,6 +1,6 @@
-# scratch.sh - tests that only the run that wrote values to the disk uses them again. Tests two runs
-# that share --scratch-dir, a file in which two samples are swapped, and files of another run, value
-# or stage.
+# scratch.sh - tests that a run uses only values that it has written to the disk itself. Tests two
+# runs that share --scratch-dir, a file in which two samples are swapped, and files of another run,
+# value or stage.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

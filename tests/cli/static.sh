@@ -1,6 +1,6 @@
-# static.sh - tests static activations in FP8, NVFP4 and integers. With the same samples, in batches
-# of one sample, all tensors must equal LLM Compressor's, byte for byte. Only scales of activations
-# may differ, by a unit in the last place.
+# static.sh - tests static activations in FP8, NVFP4 and integers. Both programs get the same
+# samples, in batches of one sample. All tensors must have the bytes of LLM Compressor's tensors.
+# Only scales of activations may differ, by a unit in the last place.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export golden=$OSH_SOURCE_DIR/tests/golden/static

@@ -47,7 +47,7 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
     ls out.oneshot-partial >left
-    # this kill was while the new tensors replaced the old tensors
+    # the last kill happens while the new tensors replace the old tensors
     if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
         tuned=out.oneshot-partial/oneshot-tuned
         cp $tuned keep

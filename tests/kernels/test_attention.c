@@ -42,8 +42,8 @@ static const shape shapes[] = {
                                            // tokens is shorter than the window
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
-    {{1, 1, 64, 66, 0}, {200}},            // the window of query 128, the first of the second block
-                                           // of queries, begins at key 63, the last key of a tile
+    {{1, 1, 64, 66, 0}, {200}},            // query 128 is the first of the second block of queries;
+                                           // its window begins at key 63, the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
     {{2, 1, 128, 20, 0}, {150, 33}},       // some bands (16 queries) see no key of a tile, because
                                            // their windows are before or after the tile

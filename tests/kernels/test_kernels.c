@@ -1013,7 +1013,7 @@ static void test_gpu(void **state)
         for (int k = 0; k < n_dts && !osh_op_is(osh_op_find(cases[i].op), OSH_OP_HOST_ONLY); k++) {
             check_gpu(cx, d, &cases[i], dts[k], dts[k]);
             // Tests weights whose dtype differs from that of the input. The first case of an op
-            // runs with all pairs of dtypes, and each other case with one pair.
+            // runs with all pairs of dtypes. All other cases run with one pair.
             bool first = !i || strcmp(cases[i].op, cases[i - 1].op);
             if (cases[i].w[0][0] && cases[i].n < 200 && (first || k == (int)(i % (size_t)n_dts)))
                 check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
@@ -1078,7 +1078,7 @@ static void test_gpu_spreads(void **state)
     const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     int n = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    // the program that looks for races runs no kernels here, because test_gpu looks for races
+    // with the race detector, this test runs no kernels; test_gpu looks for races in them
     osh_device *d = osh_race_barrier ? NULL : gpu_open(cx, GPU_BYTES);
     gpu_order(0);
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {

@@ -10,7 +10,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // one of every `zeros` weights is 0 before the test; 0: no weight is 0
+    int zeros; // weights whose index is a multiple of this are 0 before the test; 0: none
 } prune_problem;
 
 static const prune_problem problems[] = {
@@ -86,8 +86,8 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* The kernel adds in f32 after a block, the reference in double. So the order of two nearly
-         * equal scores may differ, once in many thousands. */
+        /* After a block, the kernel adds in f32, and the reference adds in double. So two nearly
+         * equal scores may have another order. This happens once in many thousands of scores. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);

@@ -42,8 +42,8 @@ struct warp {
     osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
     int turn;
-    uint64_t ready; // bits of all lanes in word `ready_word` of block.ready; 0: the warp has fewer
-                    // than 32 lanes, or their bits are in two words
+    uint64_t ready; // the bits of all lanes, if they are in one word of block.ready (ready_word is
+                    // its index). 0: there are fewer than 32 lanes, or bits in two words
     int ready_word;
     osh_play_slot slots[2][warpSize];
 };
@@ -254,7 +254,8 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
-/* Entry of a fiber. Runs a thread, and then each next thread that has not begun. */
+/* Entry of a fiber. Runs a thread. If the next thread to run has not begun, runs it too, and so
+ * on. */
 static void fiber_main(void)
 {
     osh_fiber *self = block.now->fiber, *next;

@@ -37,7 +37,8 @@ for flags in "${all[@]}"; do
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
-# A GPU whose memory is exactly the budget is enough, because all memory is allocated in the arena.
+# The job fits on a GPU that has only the memory of the budget, because the arena contains
+# everything.
 [ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'want at least --device-memory' err || fail "$(cat err)"

@@ -37,7 +37,7 @@ void osh_play_fail(const char *name, int n, int error);
 int osh_play_fault(const char *name);
 /* Number of bytes of GPU memory that cuSOLVER asks for in each call; the default is 1 KiB. */
 extern size_t osh_play_solver_bytes;
-// number of bytes that potrf asks for in addition, per element of the matrix; the default is 0
+/* potrf also asks for this number of bytes for each element of the matrix. The default is 0. */
 extern size_t osh_play_solver_each;
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */

@@ -94,7 +94,7 @@ if OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 "$PLAY" eval --model quantized --d
 then fail "eval of two ranks on one GPU"; fi
 grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
 
-# Kills ranks. Each run has another number of ranks, and the last run has none.
+# Kills ranks. Each run has a different number of ranks. The last run is one process without MPI.
 killed=0 kills=2
 for ((n = 0; n < kills; n++)); do
     rank=$((n % 2)) kill=()

@@ -291,8 +291,8 @@ static void check_like(void)
 }
 
 /* If cuBLASLt has no algorithm for F32 in the pedantic mode, the default mode is used. If an
- * algorithm does not accept another batch size, the products run one by one, with the same
- * bytes. */
+ * algorithm for single products does not accept the size of the batch, the products run one by one,
+ * with the same bytes. */
 static void test_second_choices(void **)
 {
     gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};

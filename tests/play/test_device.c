@@ -305,7 +305,7 @@ static void test_every_call(void **state)
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* NULL: a host allocation fails, instead of a call */};
+        "cudaEventCreateWithFlags", NULL /* NULL: no call fails, but a host allocation does */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
         // the opening of a device makes hundreds of events, so not every call is tested

@@ -4,8 +4,8 @@
  *                                       record (default: an empty directory)
  *
  * The power fails after one of the calls in the log. Changes of the bytes and size of a file are
- * certain up to the last sync of the file. Changes of names in a directory are certain up to the
- * last sync of the directory. All later changes are random:
+ * kept if a sync of the file followed them. Changes of names in a directory are kept if a sync of
+ * the directory followed them. The effects of all other changes are random:
  *   - a sector of 512 bytes has only the first k of the writes to it, for a random k
  *   - the size of a file is one of the sizes that it had since its last sync
  *   - a name that was made, moved or removed is changed or not, independently of other names
@@ -52,7 +52,8 @@ typedef struct call {
     int object, dir, dir2; // object: index of the object; dir, dir2: indices of the directories
                            // whose names the call changes
     char name[256], name2[256];
-    bool sure; // true if a later sync of the directory makes the change of names certain
+    bool sure; // true if the directory was synced after the change of names, so no power loss can
+               // undo the change
 } call;
 
 static object objects[MAX_OBJECTS];

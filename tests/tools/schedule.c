@@ -87,8 +87,8 @@ static row *row_of(const char *phase, osh_chunk_fn fn)
 
 static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
 
-/* Returns the time of the calling thread since the last call or change of phase, and adds this time
- * to the phase. */
+/* Returns the time that the calling thread has used since the previous call of this function, and
+ * adds this time to the current phase. */
 static double account(void)
 {
     double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;
@@ -168,8 +168,7 @@ osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
 
 osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
 {
-    if (!caller) caller = cx; // the thread of the job begins the first scope, so `cx` is its
-                              // context
+    if (!caller) caller = cx; // the first scope is begun by the thread of the job, which has `cx`
     osh_scope scope = __real_osh_profile_begin(cx, phase, of);
     if (cx != caller || in_call || n_scopes == OSH_MAX_SCOPES) return scope;
     n_threads = osh_threads(cx) < MOST_THREADS ? osh_threads(cx) : MOST_THREADS;

@@ -121,8 +121,8 @@ static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t u = osh_rng_u64(7, stream, (uint64_t)i);
-        if (u >> 60 == 0) u &= 0x807f007f8000007full; // the element that is made of u becomes
-                                                      // a small number or zero
+        if (u >> 60 == 0) u &= 0x807f007f8000007full; // x[i], which is made of these bits,
+                                                      // becomes a small number or zero
         if (dt == OSH_F32)
             ((uint32_t *)x)[i] =
                 (uint32_t)u & (((uint32_t)u & 0x7f800000u) == 0x7f800000u ? 0xbfffffffu : ~0u);

@@ -1,5 +1,5 @@
-/* test_exec.c - tests runs of ranges of nodes: the values that are live after a run, and the calls
- * of hooks. Runs of several ranges must give the values of one run of all nodes. */
+/* test_exec.c - runs ranges of nodes. Tests which values are live after a run, and how hooks are
+ * called. If the nodes run in several ranges, the values must be the same as in one run. */
 #include "tiny_model.h"
 #include "graph/device_peaks.h"
 #include "graph/routed.h"

@@ -42,8 +42,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.in.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
-    /* For each value that Linears read, allocates gradients.inputs of the first of these Linears,
-     * as if a candidate scheme quantized inputs. */
+    /* Several Linears may read the same value. Allocates gradients.inputs of the first of them. A
+     * survey does this if a candidate scheme quantizes inputs. */
     for (int i = 0; j->p.gradients && i < j->p.match.n_linears; i++) {
         osh_linear *l = &j->p.match.linears[i];
         int first = 0;

@@ -191,7 +191,7 @@ static void test_last_place_of_a_part(void **state)
           "['a', ''] 3 -1", (osh_jinja_vars){0});
 }
 
-/* A number at the end of an attribute path ends with the path, even if digits follow in memory. */
+/* The path ends with a number. Digits after the end of the path in memory do not belong to it. */
 static void test_index_in_a_path_ends_with_it(void **state)
 {
     osh_ctx *cx = *state;

@@ -436,7 +436,7 @@ static void test_each_member(void **state)
         {"{\"\":[]}", "0/1 =[];", NULL},
         {"{\"a\":1,\"stop\":2,\"b\":3}", "0/3 a=1;1/3 stop=2;", "that is enough"},
         {"{\"a\":1,\"b\":{\"x\":1,\"x\":2}}", "0/2 a=1;", "'x' occurs twice"},
-        {"{\"a\":1,\"b\":}", "", "what: "}, // an invalid text passes no member to the callback
+        {"{\"a\":1,\"b\":}", "", "what: "}, // the callback gets no member of an invalid text
         {"{\"a\":1} x", "", "what: "},
         {"[1]", "", "what: holds no JSON object"},
         {"", "", "what: holds no JSON object"},

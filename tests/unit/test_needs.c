@@ -148,8 +148,8 @@ static void try_apart(const osh_modifier *m, int n_threads, bool stays, const ch
                 (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
 }
 
-/* Tries combinations of arguments with the modifier of a recipe. Returns false if the recipe is
- * refused. */
+/* Reads a recipe, and tries its modifier with several combinations of arguments. Returns false if
+ * the recipe is refused. */
 static bool try_text(const char *text, bool survey)
 {
     osh_ctx *cx = NULL;

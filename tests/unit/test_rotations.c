@@ -171,8 +171,8 @@ static float *logits(fixture *f)
     return to;
 }
 
-/* Checks that the logits of a rotated F32 model are equal but for rounding, about 1e-7 of their
- * values. */
+/* Checks that a rotation of an F32 model changes the logits only by rounding errors. Such an error
+ * is about 1e-7 of the logit. */
 static void same_model(const char *model, const char *keys)
 {
     fixture f;

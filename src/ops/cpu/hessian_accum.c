@@ -27,7 +27,8 @@ typedef struct hessian_job {
     /* Input X in f32, [rows of the panel, I]. A panel is a few tiles of tokens that are converted
      * to f32 together. */
     const float *x;        // view
-    /* Matrix X0 - X with the shape of x if h is D. NULL if h is the lower triangle of H. */
+    /* X0 - X, in the shape of `x`; `h` is then D. NULL: `h` is H, and gets only its lower
+     * triangle. */
     const float *left;     // view
     const osh_tile *tiles; // view: tiles of tokens in the current panel
     int64_t n_tiles, first_row, n_cols;

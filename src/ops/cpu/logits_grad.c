@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum { TOKENS = OSH_PAIRS_BAND, COLS = OSH_GEMM_COLS, SIDE = OSH_PAIRS_SIDE };
-/* Number of rows of the vocabulary that one BF16 product sums for dx. */
+/* dx is a sum over the vocabulary. Number of vocabulary entries in one BF16 product of this sum. */
 enum { DEPTH = 256 };
 
 typedef struct logits_grad_job {

@@ -35,7 +35,7 @@ typedef struct grad_head {
     float *dq;               // [BAND, D]
     uint16_t *p, *ds, *dy;   // for a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
     uint32_t *panels;        // p or ds of a tile, packed: b [QUERIES, L]
-    uint32_t *turned;        // q or dy of a tile, packed: b [QUERIES, D]; transposed to q_t or dy_t
+    uint32_t *turned;        // packed q or dy [QUERIES, D] of a tile, before it is transposed
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
     uint32_t *band;          // packed rows of q or dy, if these cannot be read in place
     osh_score_rule rule;

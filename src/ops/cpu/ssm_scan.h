@@ -20,7 +20,7 @@ int64_t osh_scan_floats(const osh_ssm_scan_attr *at);
 /* Returns views into `room`, which has osh_scan_floats floats. The caller must set `room` to 0
  * before the first token. */
 osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room);
-typedef struct osh_scan_head { // inputs of the op and weights of head h; all pointers are views
+typedef struct osh_scan_head { // the op's inputs, and the weights of head h; pointers are views
     const osh_tensor *const *in;
     const osh_ssm_scan_attr *at;
     int64_t h;

@@ -85,8 +85,8 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Number of 16-byte chunks of a row that fused_at permutes together. Also the number of threads
- * that copy one row. */
+/* fused_at permutes 16-byte chunks inside of groups. This is the number of chunks of a group. Also
+ * the number of threads that copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* A row in shared memory consists of 16-byte chunks. Returns the index of the first element of
@@ -117,7 +117,7 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
 }
 
 /* Starts the asynchronous copy of ROWS rows to shared memory. Rows begin `width` elements apart in
- * `from`. Rows from n on and columns from head_dim on are filled with 0. */
+ * `from`. Only n rows and head_dim columns are copied; the others are filled with 0. */
 template <class T, int DIM, int THREADS, int ROWS>
 static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
                                                    int n)
@@ -262,7 +262,7 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
         }
 }
 
-/* Writes the first n rows of o / l, rounded to T, to y. */
+/* Computes y = o / l for the first n rows, and rounds y to T. */
 template <class T, int DIM, int BANDS>
 static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width,
                                                    int head_dim, int n)

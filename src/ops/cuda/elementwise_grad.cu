@@ -50,7 +50,7 @@ osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
                         osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
 }
 
-/* each: number of columns of dy for one period of x, which are `width` columns and their padding */
+/* each: number of columns of dy that belong to one period of x: `width` columns and padding */
 typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape;
 
 static __global__ void slice_back(float *to, const float *dy, slice_shape p)
@@ -80,7 +80,8 @@ done:
     return rc;
 }
 
-/* Gradients of gate and up; for act, only `first`: the gradient of x. */
+/* first: gradient of gate. second: gradient of up. For the op act, only `first` is used, for the
+ * gradient of x. */
 typedef struct pair { float first, second; } pair;
 
 template <class F> struct glu_back {

@@ -103,8 +103,8 @@ static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 static inline void osh_cu_async_commit(void) { osh_play_async_commit(); }
 template <int LEFT> static inline void osh_cu_async_wait(void) { osh_play_async_wait(LEFT); }
 
-/* Returns threadIdx.x. On a GPU each call reads the special register again, so that no register
- * must hold the value between two calls. */
+/* Returns threadIdx.x. On a GPU each call reads the special register again. So no other register
+ * needs to keep the value between two calls. */
 static inline int osh_cu_thread(void) { return (int)threadIdx.x; }
 
 /* Returns 2^x with an error of at most 2 units in the last place, or 0 if the result is below

@@ -17,8 +17,8 @@
 #include <assert.h>
 
 /* Returns the expert with the largest logit among the experts that are not chosen yet. All lanes of
- * the warp get the same result. Sets *logit to that logit. Bit i of `taken` is set if the i-th
- * expert of the calling lane (expert lane + 32 i) is chosen. */
+ * the warp get the same result. Sets *logit to that logit. A lane reads the experts `lane`,
+ * `lane` + 32, ... Bit i of `taken` is set if the i-th of these experts is chosen. */
 template <class T>
 static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
                                               int lane)

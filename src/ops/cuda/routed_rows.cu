@@ -14,7 +14,8 @@ typedef struct alignas(16) routed_word { uint32_t v[4]; } routed_word;
 typedef struct routed_copy {
     const int32_t *rows; // view [n]: rows of x that are copied; NULL: rows 0 to n - 1
     /* W: number of words of a row.
-     * all: number of rows that are written. The rows from n on are filled with zeros. */
+     * n: number of rows that are copied.
+     * all: number of rows that are written. The rows after the first n are filled with zeros. */
     int64_t n, all, W;
     /* True: out has only the copied rows. False: a row has the same index in out as in x. */
     bool together;

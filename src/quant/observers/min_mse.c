@@ -2,10 +2,10 @@
  * are summed over the histogram, with the middle of each bin as x. With `exact`, the mean loss over
  * the values of each sample is computed, and these means are summed.
  *
- * Candidate i = 0, 1, ... below int(maxshrink grid) is the whole range times 1 - i / grid. If
- * power_of_two is set, the candidates are the scales 2^e instead: e begins with m + 1 and ends with
- * m - 3. The scale 2^m is the smallest power of two with which no value is outside of the range. If
- * several candidates have the smallest loss, the first is chosen. */
+ * Candidate i is the whole range times 1 - i / grid, for i = 0, 1, ... below int(maxshrink * grid).
+ * If power_of_two is set, the candidates are the scales 2^e instead: e begins with m + 1 and ends
+ * with m - 3. The scale 2^m is the smallest power of two with which no value is outside of the
+ * range. If several candidates have the smallest loss, the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
  *
  *   nested_quant_map [256] [absmax] * nested_absmax [block / nested_blocksize] + nested_offset
  *
- * With 8 bits, X.weight is I8 [O, I] and X.SCB F32 [O] has the largest magnitude of each row. A
+ * With 8 bits, X.weight is I8 [O, I]. X.SCB is F32 [O], the largest magnitude of each row. A
  * weight is code * SCB / 127. The arithmetic is that of bitsandbytes: F32, rounded to the model's
  * dtype. A weight with 4 bits is first rounded to the dtype in quant_state. */
 #include "base/name.h"

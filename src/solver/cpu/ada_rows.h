@@ -92,7 +92,8 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 /* Returns the osh_ada_row_step of step number t. The first step is 0. */
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
-/* For AdaQuant: changes the weights of row r by one step, and its scales if they are learned. */
+/* For AdaQuant: does one step of the weights of row r. If scales are learned, also does one step of
+ * the row's scales. */
 void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                        const osh_ada_row_step *s);
 /* For AutoRound: sets the shares of n rows to 1, and computes the range of each group. */
@@ -105,7 +106,7 @@ static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;
 }
-/* For AutoRound: changes the shares of the groups of row r by the signs of their gradients. */
+/* For AutoRound: does a step of the shares of row r. It depends on the signs of the gradients. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t);
 /* Stores the codes and scales of row r, whose loss is lower than in all earlier steps. */

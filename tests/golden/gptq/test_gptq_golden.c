@@ -289,9 +289,9 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
-/* Solves four inputs with one weight each in one call. The third Hessian has a factor only with
- * more damping. The results must have the same bytes as separate calls. The call must use at most
- * the memory that `needs_groups` predicts. */
+/* Solves four inputs in one call. Each input has one weight. The Hessian of input BAD can be
+ * factored only with more damping. The results must have the same bytes as separate calls. The call
+ * must use at most the memory that `needs_groups` predicts. */
 static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w,
                          const osh_tensor *h, int64_t samples)
 {
@@ -330,7 +330,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(own, m->type->solver->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used,
                    host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
-            // the results of the other three inputs exist while the third input is damped again
+            // while input BAD is damped again, the results of the three other inputs exist
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
             print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n",
                           took, room, host_took, said);

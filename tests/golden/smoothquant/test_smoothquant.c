@@ -1,9 +1,8 @@
-/* test_smoothquant.c - compares SmoothQuantModifier with that of LLM Compressor. Compares the
- * factors, which are computed from ranges and weights, and the weights after folding. torch's pow
- * may differ from ours by a unit in the last place of f32. In BF16 and F16 the bits must be the
- * same, because rounding to 8 or 11 bits removes the difference. In F32 a factor is a quotient of
- * two powers, so factors and weights may differ by 4 units in the last place. The inputs are those
- * of gen.py. */
+/* test_smoothquant.c - compares our SmoothQuantModifier with LLM Compressor's. Compares the factors
+ * and the folded weights. Factors are computed from ranges and weights. torch's pow may differ from
+ * ours by a unit in the last place of f32. In BF16 and F16 the bits must be the same, because
+ * rounding to 8 or 11 bits removes the difference. In F32 a factor is a quotient of two powers, so
+ * factors and weights may differ by 4 units in the last place. The inputs are those of gen.py. */
 #include "torture.h"
 
 #include <math.h>
