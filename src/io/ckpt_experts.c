@@ -29,8 +29,8 @@ typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    /* transposed: true if the layout is [E, D, 2F] and [E, F, D]. single: true if the tensors are
-     * scales with one number for each expert. */
+    /* transposed: true if the shape of `up` is [E, D, 2F] and that of `down` is [E, F, D].
+     * single: true if the tensors are scales with one number for each expert. */
     bool transposed, single;
     bool by_output;          // true if the tensors are scales with one number for each output
     const struct stack_kind *kind;

@@ -277,8 +277,8 @@ done:
     return rc;
 }
 
-/* Fails if the output has experts that are split for vLLM, and bits are chosen by measurements
- * (--target-bits, --target-size). The measurements read the source, in which the experts are not
+/* Fails if bits are chosen by measurements (--target-bits, --target-size), and the output has
+ * experts that are split for vLLM. The measurements read the source, in which the experts are not
  * split. */
 static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 {

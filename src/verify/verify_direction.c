@@ -42,10 +42,9 @@
 
 #define LEAST 0.6     // smallest accepted slope
 #define ROW_SLOPE 0.4 // largest slope of a wrong row, with 4 bits or more
-#define SIGNS 0.6     // smallest accepted share of equal signs
-/* Smallest accepted share of equal signs if the sparsity exceeds DENSE_ENOUGH. The few elements
- * that are kept then compensate many pruned elements. In a small weight, their signs often
- * change. */
+#define SIGNS 0.6     // smallest accepted fraction of signs that are equal
+/* Replaces SIGNS if the sparsity exceeds DENSE_ENOUGH. The few elements that are kept then
+ * compensate many pruned elements. In a small weight, their signs often change. */
 #define SIGNS_OF_FEW 0.55
 #define DENSE_ENOUGH 0.8
 #define RARE 1e4

@@ -55,8 +55,8 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the loss of the proposal is at most the loss of the accepted values, for the band that
- * contains row r. `band`: number of consecutive rows that share scales. */
+/* True if the proposal does not raise the loss of the band that contains row r. `band`: number of
+ * consecutive rows that share scales. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
