@@ -28,8 +28,8 @@ typedef struct osh_sim_values {
     int64_t bytes;  // bytes of values in the activation store
     int64_t kept;   // bytes of the values that the first n_kept batches have in memory
     int64_t most;   // largest number that `bytes` has had
-    /* Host bytes of values that are prefetched from the disk. With a GPU, the largest such number
-     * so far, because these blocks are not freed but used again. */
+    /* Host bytes of values that are prefetched from the disk. With a GPU, this is the largest
+     * number so far, because the blocks are not freed, but used again. */
     int64_t ahead;
 } osh_sim_values;
 

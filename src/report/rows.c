@@ -98,8 +98,8 @@ done:
 }
 
 /* Returns the row to leave out next. It is the row with the highest order among the rows that have
- * lines; of several rows with this order, the last. Returns -1 if all rows with lines have order
- * 0. */
+ * lines. If several rows have this order, it is the last of them. Returns -1 if all rows with lines
+ * have order 0. */
 static int rows_last(const osh_rows *r, const int *lines)
 {
     int last = -1;
@@ -111,8 +111,8 @@ static int rows_last(const osh_rows *r, const int *lines)
 }
 
 /* Returns the row that gets the next free line. It is the row with the lowest order among the rows
- * that need a second line; of several rows with this order, the first. Returns -1 if no row needs
- * a second line. */
+ * that need a second line. If several rows have this order, it is the first of them. Returns -1 if
+ * no row needs a second line. */
 static int rows_next(const osh_rows *r, const int *lines, const int *wants)
 {
     int next = -1;

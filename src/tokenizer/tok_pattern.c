@@ -46,8 +46,8 @@ typedef struct open_group {
     bool looks;    // true if the group is (?=...), (?!...), (?<=...) or (?<!...)
     bool solid;    // true if the last alternative of the group has an ITEM_SOLID
     bool anchors;  // true if an alternative of the group has items, but no ITEM_SOLID
-    bool behind;   // true if the group is, or is inside, (?<=...) or (?<!...)
-    bool unbehind; // true if the group is, or is inside, (?<!...)
+    bool behind;   // true if the group is (?<=...) or (?<!...), or is inside such a group
+    bool unbehind; // true if the group is (?<!...), or is inside such a group
 } open_group;
 
 typedef struct rewriter {

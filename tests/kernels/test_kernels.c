@@ -1211,8 +1211,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // makes two calls with increasing `base`; the result must be the lower position, from the first
-    // call
+    // makes two calls with increasing `base`; the result must be the position that the first call
+    // finds, because it is lower
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

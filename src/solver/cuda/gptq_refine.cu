@@ -98,7 +98,7 @@ typedef struct refiner {
     int64_t rows;
     float *scales;       // own: scales and zero points of a tile in host memory, [2, rows, groups]
     double *figures;     // own: losses of the rows of a tile in host memory, [rows]
-    /* true: the loss that would result if all w^ were 0 must still be computed */
+    /* true: the loss for w^ = 0 must still be computed */
     bool wants_all;
 } refiner;
 
