@@ -1041,7 +1041,7 @@ static bool any_nonfinite(const osh_tensor *t)
     return false;
 }
 
-/* Checks that if one element of in[k] is not finite, an element of the output is not finite. */
+/* Checks that an element of the output is not finite if one element of in[k] is not finite. */
 static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, int k)
 {
     const osh_op *op = osh_op_find(c->op);

@@ -15,8 +15,8 @@ void osh_play_order(unsigned seed);
  * two modes. */
 void osh_play_lazy(bool on);
 /* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
- * Stream `first` works first, after the work of other streams for which it waits. Then the next
- * streams work, one after the other. */
+ * Stream `first` begins, and then the next streams work, one after the other. If a stream waits for
+ * other streams, they do this work before it. */
 void osh_play_drain(int first);
 /* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
