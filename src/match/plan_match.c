@@ -349,7 +349,7 @@ done:
     return rc;
 }
 
-/* Fails if --only names a module that is quantized in the source, but the recipe leaves it dense.
+/* Fails if --only names a module that is quantized in the source and that the recipe leaves dense.
  * The program has decoded the weight of such a module. So it can neither copy the codes bit for bit
  * nor quantize the module. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
