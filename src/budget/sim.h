@@ -129,7 +129,7 @@ void osh_sim_look(osh_sim *s);
 /* Returns the number of bytes of the statistics for the factors of fold f. groups: the groups of
  * samples (ops/stat.h) while statistics are collected, or {0} after the groups are merged. */
 int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups);
-/* Sets *bytes to the bytes that computing the factors of fold f needs. */
+/* Sets *bytes to the bytes of scratch that a run needs to compute the factors of fold f. */
 osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f);
 
 /* ---- simulate_pass.c ---- */
