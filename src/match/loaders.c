@@ -75,9 +75,9 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* `s` is the scheme of an expert. `taken` is the scheme by which transformers decodes it. True if
- * the decoded weight is correct. The format of integer codes depends on whether a scheme has
- * `inputs`, so both schemes must have `inputs`, or none of them. */
+/* True if transformers decodes the weight of an expert correctly. `s` is the expert's scheme, and
+ * `taken` is the scheme that transformers uses for it. The format of integer codes depends on
+ * whether a scheme has `inputs`, so both schemes must have `inputs`, or none of them. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;

@@ -333,7 +333,8 @@ done:
 }
 
 /* Sets the member `left` of the modules that --only does not name. If the source quantizes such a
- * module, the module keeps its config group: sets its member `scheme` to the index of the group. */
+ * module, the module keeps its config group, and its member `scheme` becomes the index of this
+ * group. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;

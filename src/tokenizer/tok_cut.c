@@ -1,5 +1,5 @@
-/* tok_cut.c - finds positions where a text may be cut before the normalizers run. At such a
- * position, the outputs of both parts, joined, are equal to the output of the whole text.
+/* tok_cut.c - finds positions where a text may be cut before the normalizers run. The outputs of
+ * the two parts of the text, put together, must equal the output of the whole text.
  *
  * For most normalizers the two characters at the position decide whether a cut is allowed
  * (osh_cut_kind). This is not enough for Strip, a Replace of more than one character, Precompiled,

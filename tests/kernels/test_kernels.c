@@ -676,8 +676,9 @@ static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, cons
     return osh_op_run(cx, op, &a);
 }
 
-/* A sample that is computed in several calls, two of them with one token, must give the result of
- * the whole sample. For such calls each op must have either `each_token` or `next`. */
+/* Computes a sample in several calls, some of which have only one token. The result must be that of
+ * one call with the whole sample. For such calls each op must have either `each_token` or
+ * `next`. */
 static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
