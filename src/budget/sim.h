@@ -39,8 +39,8 @@ typedef struct osh_sim_stats {
     size_t *hook;   // own [values]: bytes that updating the statistics of the value needs
     int64_t bytes;  // bytes of all statistics
     int64_t parts;  // bytes of partial sums (member `part` of osh_stat); `bytes` includes them
-    /* Bytes of the lists that statistics and solves need. Without a GPU, they count as device
-     * bytes, and with a GPU as host bytes. */
+    /* Bytes of the lists that statistics and solves need. They count as device bytes without a GPU,
+     * and as host bytes with a GPU. */
     int64_t lists;
     int64_t ranges; // bytes of the visit's range observers; they count like `lists`
 } osh_sim_stats;

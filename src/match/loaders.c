@@ -118,7 +118,7 @@ static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, 
     return of->taken && experts_decode(s, of->taken) ? NULL : another_group;
 }
 
-/* True if transformers finds dense weights of experts that are in separate tensors. */
+/* True if transformers finds dense experts whose weights are in separate tensors. */
 static bool dense_is_found(const experts_loader *of)
 {
     if (of->modules) return true;
