@@ -2,9 +2,9 @@
 # release.sh - builds the files of a release from the committed tree (HEAD) in a bare Debian 12:
 # .deb, tarball, wheel and container image, without CUDA. Tries each file in a bare Debian 12 and a
 # bare Debian 13. A trial installs the file, and makes an output without data and a calibrated
-# output. The bytes must equal those of the outputs of the program that was just built. Needs root
-# and debootstrap; takes packages from the mirror of this machine's apt. The systems on which the
-# files are tried need packages too: python3-venv for the wheel, skopeo and umoci for the image.
+# output. The outputs must have the same bytes as those of the program that was just built. Needs
+# root and debootstrap; takes packages from the mirror of this machine's apt. The systems on which
+# the files are tried need packages too: python3-venv for the wheel, skopeo and umoci for the image.
 #
 # Usage: scripts/release.sh [--keep DIR] OUT
 #   OUT              an empty directory for the files and SHA256SUMS

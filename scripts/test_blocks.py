@@ -26,8 +26,8 @@ BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
 # Tests that always run: tests of hostile input, and tests of kernels with odd sizes. Other tests
 # may run the same basic blocks, but a sanitizer can find faults only with the inputs of these
-# tests. KEPT also has cli_full_disk, whose blocks are not known. The marks of the blocks that ran
-# are in a file. cli_full_disk limits the size of files, and the file of marks exceeds the limit.
+# tests. KEPT also has cli_full_disk, because its blocks cannot be measured: it limits the size of
+# files, and the file with the marks of the blocks that ran exceeds this limit.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")

@@ -71,9 +71,9 @@ RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"], vision_feature_layer=-1, projector_hidden_act="gelu", multimodal_projector_bias=False),
     "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
-# For some families, a pattern for the tensors of towers. In these families the names of such
-# tensors differ from the names in released files, and vLLM refuses names that it does not know. The
-# tensors are removed from the checkpoint, because vLLM loads no towers here.
+# This pattern matches the tensors of towers of some families. The names of these tensors differ
+# from the names in released files, and vLLM refuses names that it does not know. The tensors are
+# removed from the checkpoint, because vLLM loads no towers here.
 TOWERS = dict.fromkeys(("bee", "r", "opencua"), r"(model\.)?(vision_tower|multi_modal_projector)\.")
 # reasons why vLLM 0.32 loads the source, but not the output
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {

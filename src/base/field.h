@@ -54,7 +54,8 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
  * text is one item. For OSH_F_STR, `text` may be NULL; the member then becomes NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
-/* No command has as many options. The options of a command are the rows of one or two tables. */
+/* Every command has fewer options than this. The options of a command are the rows of one or two
+ * tables. */
 enum { OSH_MAX_GIVEN = 192 };
 /* Options that a command line or a caller has given so far. */
 typedef struct osh_given {

@@ -129,7 +129,7 @@ typedef struct osh_profile_data {
     double seconds;      // seconds since the start of the profile
     int64_t peak_bytes;  // value of osh_mem_sampled_peak
     int64_t live_peak;   // highest allocated bytes; < 0: unknown
-    int64_t driver_peak; // highest GPU memory that a record has, from the driver; < 0: unknown
+    int64_t driver_peak; // highest GPU memory in a record, as the driver reports it; < 0: unknown
     osh_io_counts io;    // number of bytes read and written since the start of the profile
 } osh_profile_data;
 /* Copies the data of the profile, which may still run. */

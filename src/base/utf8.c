@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* Begins a sequence with the byte b, which is not ASCII. Returns false if no sequence begins with
- * b. After some first bytes the second byte has narrower limits, which exclude overlong sequences,
- * surrogates and everything above U+10FFFF (RFC 3629). */
+ * b. If b is E0, ED, F0 or F4, the second byte has narrower limits. They exclude overlong
+ * sequences, surrogates and everything above U+10FFFF (RFC 3629). */
 static bool sequence_begin(osh_utf8 *u, uint8_t b)
 {
     u->start = u->n_bytes, u->lead = b;

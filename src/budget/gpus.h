@@ -26,7 +26,7 @@ typedef struct osh_estimate { // estimated seconds of a run, without the time of
      * estimated. */
     double search_flops;
     /* Floating-point operations of pruned Linears, which the host solves. Their seconds are not
-     * estimated, either. */
+     * estimated. */
     double pruned_flops;
 } osh_estimate;
 /* Estimates the seconds that the planned run takes on the GPU model m. */

@@ -230,8 +230,8 @@ done:
     return rc;
 }
 
-/* Chooses visits among those that prefetch weights of the next visit. The chosen visits copy these
- * weights to the GPU. */
+/* Some visits prefetch weights of the next visit. Chooses which of these visits copy the weights to
+ * the GPU. */
 static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;

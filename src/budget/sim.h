@@ -28,8 +28,8 @@ typedef struct osh_sim_values {
     int64_t bytes;  // bytes of values in the activation store
     int64_t kept;   // bytes of the values that the first n_kept batches have in memory
     int64_t most;   // largest number that `bytes` has had
-    /* Host bytes of values that are prefetched from the disk. With a GPU, the largest such number
-     * so far, because these blocks are not freed but used again. */
+    /* Host bytes of values that are prefetched from the disk. With a GPU, this is the largest
+     * number so far, because the blocks are not freed, but used again. */
     int64_t ahead;
 } osh_sim_values;
 
@@ -39,8 +39,8 @@ typedef struct osh_sim_stats {
     size_t *hook;   // own [values]: bytes that updating the statistics of the value needs
     int64_t bytes;  // bytes of all statistics
     int64_t parts;  // bytes of partial sums (member `part` of osh_stat); `bytes` includes them
-    /* Bytes of the lists that statistics and solves need. Without a GPU, they count as device
-     * bytes, and with a GPU as host bytes. */
+    /* Bytes of the lists that statistics and solves need. They count as device bytes without a GPU,
+     * and as host bytes with a GPU. */
     int64_t lists;
     int64_t ranges; // bytes of the visit's range observers; device or host bytes, as for `lists`
 } osh_sim_stats;
@@ -129,7 +129,7 @@ void osh_sim_look(osh_sim *s);
 /* Returns the number of bytes of the statistics for the factors of fold f. groups: the groups of
  * samples (ops/stat.h) while statistics are collected, or {0} after the groups are merged. */
 int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups);
-/* Sets *bytes to the bytes that computing the factors of fold f needs. */
+/* Sets *bytes to the bytes of scratch that a run needs to compute the factors of fold f. */
 osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f);
 
 /* ---- simulate_pass.c ---- */

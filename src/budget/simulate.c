@@ -272,8 +272,8 @@ static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
     }
 }
 
-/* Adds the bytes of the statistics for the factors of the range's folds. If sign is -1, subtracts
- * them instead. */
+/* Adds the bytes of the statistics from which the factors of the range's folds are computed. If
+ * sign is -1, subtracts these bytes. */
 static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *groups, int sign)
 {
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {

@@ -39,7 +39,7 @@ typedef enum {
     OSH_JV_LIST,
     OSH_JV_TUPLE,
     OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
-    OSH_JV_VIEW,  // if n is 1: a range, which has an index; else: items, keys or values of a dict
+    OSH_JV_VIEW,  // a range (n is 1), which has an index, or the items, keys or values of a dict
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -340,9 +340,9 @@ bool osh_jarg_given(osh_jv v);
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
 const osh_jbuiltin *osh_jtest_find(osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);
-/* Sets the members of `a` from the positional arguments `list` and the named arguments `named` by
- * fn->params. Fails if a required argument is missing or an argument is given twice or not
- * supported. */
+/* Sets the members of `a` to the arguments of a call: `list` has the positional arguments, `named`
+ * has the named arguments, and fn->params lists the parameters. Fails if a required argument is
+ * missing, or if an argument is given twice or is not supported. */
 void osh_jargs_bind(osh_jrun *r, osh_jargs *a, const osh_jbuiltin *fn, osh_jv list, osh_jv named);
 osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name); // evaluates object.name
 osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key);  // evaluates object[key]

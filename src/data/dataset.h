@@ -3,10 +3,10 @@
  * A row of a .jsonl, .json or .parquet has text (in text_column, or "text") or input_ids. If a row
  * has an attention_mask, the mask selects the input_ids that are used. All rows must be of the kind
  * of the first row. If a row has input_ids and text, and no text_column is given, the input_ids are
- * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text". A
- * row with a conversation (chat.h) and without text or input_ids is rendered with the model's chat
- * template. No special token is added to it. If text_template is given, rows are rendered from
- * their columns.
+ * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text".
+ * If a row has a conversation (chat.h), but neither text nor input_ids, it is rendered with the
+ * model's chat template. No special token is added to the result. If text_template is given, rows
+ * are rendered from their columns.
  *
  * With the option `answers`, only some tokens are counted. In conversations these are the tokens of
  * the assistant's answers (chat/answers.c); in rows with input_ids they are the tokens with a 1 in

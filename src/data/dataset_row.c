@@ -271,8 +271,8 @@ static osh_status row_fail_column(osh_ctx *cx, const row *w, const char *wanted)
                     w->names.len ? w->names.data : "none");
 }
 
-/* Fails unless a mask of the row is a list of numbers 0 and 1 that is as long as input_ids. `bad`
- * is the position (from 1) of the first item that is no whole number, or 0 if there is none. */
+/* Fails unless the mask is a list of zeros and ones with as many items as input_ids. `bad` is the
+ * position (from 1) of the mask's first item that is no whole number, or 0 if there is none. */
 static osh_status row_check_mask(osh_ctx *cx, const row *w, const char *name, const osh_ids *mask,
                                  int64_t bad)
 {

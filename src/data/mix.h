@@ -4,9 +4,9 @@
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
  * other. Each data set has a credit. Before each sample, each credit grows by the share of the data
- * set. The data set with the largest credit (of several: the first one) has its turn: it gives the
- * next sample, and its credit falls by 1. If a data set has no more samples, its turns are
- * skipped. */
+ * set. The data set with the largest credit has its turn. If several have this credit, it is the
+ * turn of the first one. This data set gives the next sample, and its credit falls by 1. If a data
+ * set has no more samples, its turns are skipped. */
 #ifndef OSH_MIX_H
 #define OSH_MIX_H
 #include "base/field.h"

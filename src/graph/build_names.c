@@ -63,9 +63,9 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Searches a list of pairs of prefixes for the first pair with which the checkpoint has the
- * embedding table. Sets b->inner and b->outer to this pair. Ignores pairs whose inner prefix does
- * not begin with `without`, and removes `without` from the other inner prefixes. (Models that were
+/* Finds the first pair of prefixes that fits the checkpoint: it has an embedding table with the
+ * inner prefix. Sets b->inner and b->outer to this pair. Ignores pairs whose inner prefix does not
+ * begin with `without`, and removes `without` from the other inner prefixes. (Models that were
  * saved without a head have such names.) */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)

@@ -183,7 +183,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    // true if weight 0 is a table that may have any number of rows: the op has left this number 0
+    // true if weight 0 is a table that may have any number of rows; infer gives such a table 0 rows
     bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||

@@ -42,8 +42,8 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     int64_t past = t->batch && n->op->next ? t->batch->past : 0;
     if (n->op->scratch)
         scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens + past, t->n_threads);
-    /* Ops allocate their scratch in at most 2 n_threads + 4 blocks. Each block may need up to a
-     * page more than its bytes. */
+    /* Ops allocate their scratch in at most 2 n_threads + 4 blocks. Each block may take up to a
+     * page more than the op asks for. */
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }
 

@@ -12,8 +12,8 @@ typedef struct osh_insertion {
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them
     int weight;  // index of the weight of the new node; -1: none
-    /* Only for an insertion before a node. Index of an earlier insertion in the list: no new node
-     * is made, and the existing node reads the output of the earlier insertion. -1: a new node is
+    /* Index of an earlier insertion in the list. No new node is made: the existing node reads the
+     * output of the earlier insertion. Only for an insertion before a node. -1: a new node is
      * made. */
     int same_as;
 } osh_insertion;

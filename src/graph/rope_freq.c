@@ -4,7 +4,7 @@
  *   linear    f / factor
  *   llama3    long waves / factor, short waves unchanged, a blend between
  *   dynamic   the default f, for short samples; the op raises theta for longer samples
- *   yarn      a mean of f / factor and f, whose weights depend on i; cos and sin are scaled
+ *   yarn      a weighted mean of f / factor and f; the weights depend on i; cos and sin are scaled
  *   longrope  f[i] / short_factor[i]; for long samples f[i] / long_factor[i]; cos and sin are
  *             scaled
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)

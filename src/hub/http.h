@@ -67,7 +67,8 @@ bool osh_http_is_url(const char *url);
 /* Appends `text`. Each byte becomes %XX, except letters, digits, "-._~" and the characters in
  * `keep`. */
 osh_status osh_http_encode(osh_ctx *cx, osh_buf *b, const char *text, const char *keep);
-/* Returns the number of seconds to wait. The header Retry-After gives this number. The header
- * RateLimit gives it if its limit is exhausted. Returns -1 if the reply has neither header. */
+/* Returns the number of seconds to wait, plus 1, or -1 if the reply does not say how long. If the
+ * header RateLimit says that its limit is exhausted, its number is used. Otherwise the number of
+ * the header Retry-After is used. */
 int64_t osh_http_wait(const osh_http_reply *r);
 #endif

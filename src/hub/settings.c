@@ -23,8 +23,8 @@ static const char *env_text(osh_env_fn env, const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Sets *out (own) to the path in which a leading ~ and each $NAME or ${NAME} are expanded. The name
- * of a variable that is not set is not changed, as in Python's expandvars. */
+/* Sets *out (own) to the path after the expansion of a leading ~, and of each $NAME or ${NAME}. A
+ * variable that does not exist stays as it is, as in Python's expandvars. */
 static osh_status path_expand(osh_ctx *cx, char **out, const char *path, osh_env_fn env)
 {
     osh_status rc = OSH_OK;

@@ -29,8 +29,8 @@ typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    /* transposed: true if the layout is [E, D, 2F] and [E, F, D]. single: true if the tensors are
-     * scales with one number for each expert. */
+    /* transposed: true if the shape of `up` is [E, D, 2F] and that of `down` is [E, F, D].
+     * single: true if the tensors are scales with one number for each expert. */
     bool transposed, single;
     bool by_output;          // true if the tensors are scales with one number for each output
     const struct stack_kind *kind;
@@ -219,9 +219,9 @@ static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
     for (int d = 1; d < of->ndim; d++) part->shape[d - 1] = of->shape[d];
 }
 
-/* Makes the entry of a matrix with the given shape, which is a part of expert e in the tensor `of`.
- * The new matrix begins at row `first` of the expert's matrix. If the layout is transposed, it
- * begins at column `first`. */
+/* Makes the entry of a matrix with the given shape. The matrix is a part of expert e in the tensor
+ * `of`. It begins at row `first` of the expert's matrix, or at column `first` if the layout is
+ * transposed. */
 static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {

@@ -66,8 +66,9 @@ osh_status osh_container_read_part(osh_ctx *cx, void *to, const osh_container *s
  * caller closes *f. After a call of osh_container_read_direct, reads of *f bypass the page
  * cache. */
 osh_status osh_container_reopen(osh_ctx *cx, osh_file **f, const osh_container *st);
-/* Reads n_bytes of a tensor into aligned blocks. The first byte is stored at room + (its offset in
- * the file % OSH_BLOCK_BYTES). `room` must have osh_file_room(n_bytes) bytes. */
+/* Reads n_bytes of a tensor into aligned blocks. `room` must have osh_file_room(n_bytes) bytes. The
+ * first byte is stored at this index of `room`:
+ *   (offset of the byte in the file) % OSH_BLOCK_BYTES */
 osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_entry *e,
                                      int64_t offset, size_t n_bytes);
 /* Reads bytes [offset, offset + n_bytes) of an entry whose elements are not contiguous in the file

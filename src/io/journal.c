@@ -104,8 +104,8 @@ osh_status osh_put_text(osh_ctx *cx, osh_buf *b, const char *s)
 }
 
 /* Checks the record at p. The file has `left` bytes from p on. Returns the number of bytes of its
- * payload, or -1 if the record is incomplete or its number or checksum is wrong. Sets *sum to the
- * checksum of the record. */
+ * payload. Returns -1 if the record is incomplete, or if its number or its checksum is wrong. Sets
+ * *sum to the checksum of the record. */
 static int64_t record_check(const uint8_t *p, int64_t left, uint64_t number, uint64_t *sum)
 {
     if (left < HEAD_BYTES + SUM_BYTES) return -1;

@@ -17,8 +17,8 @@ enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larg
  * metadata, padding. */
 enum { HEADER_BYTES = 8 + 64 };
 
-/* Returns the rank of a dtype in the sort order of the safetensors library, which is the descending
- * order of the library's dtype enum. */
+/* Returns the position of a dtype in the order in which the safetensors library sorts tensors. This
+ * is the descending order of the library's dtype enum. */
 static int dtype_rank(osh_dtype dt)
 {
     static const int rank[OSH_N_DTYPES] = {

@@ -1,6 +1,6 @@
-/* tune.h - tunes a quantized model to the predictions of the original model. The codes and scales
- * of Linears and the weights of norms change so that the KL divergence from the original next-token
- * distribution falls.
+/* tune.h - tunes a quantized model to the predictions of the original model. Tuning changes the
+ * codes and scales of Linears, and the weights of norms, so that the KL divergence from the
+ * original next-token distribution falls.
  *
  *   new          loads all weights of the original model and computes the inputs of the output head
  *   take         adds a quantized Linear: the weight becomes the decoded codes

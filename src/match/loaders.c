@@ -75,9 +75,9 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* `s` is the scheme of an expert. `taken` is the scheme by which transformers decodes it. True if
- * the decoded weight is correct. The format of integer codes depends on whether a scheme has
- * `inputs`, so both schemes must have `inputs`, or none of them. */
+/* True if transformers decodes the weight of an expert correctly. `s` is the expert's scheme, and
+ * `taken` is the scheme that transformers uses for it. The format of integer codes depends on
+ * whether a scheme has `inputs`, so both schemes must have `inputs`, or none of them. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
@@ -118,7 +118,7 @@ static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, 
     return of->taken && experts_decode(s, of->taken) ? NULL : another_group;
 }
 
-/* True if transformers finds dense weights of experts that are in separate tensors. */
+/* True if transformers finds dense experts whose weights are in separate tensors. */
 static bool dense_is_found(const experts_loader *of)
 {
     if (of->modules) return true;
@@ -277,8 +277,8 @@ done:
     return rc;
 }
 
-/* Fails if the output has experts that are split for vLLM, and bits are chosen by measurements
- * (--target-bits, --target-size). The measurements read the source, in which the experts are not
+/* Fails if bits are chosen by measurements (--target-bits, --target-size), and the output has
+ * experts that are split for vLLM. The measurements read the source, in which the experts are not
  * split. */
 static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 {

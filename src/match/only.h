@@ -16,8 +16,8 @@ osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const c
 /* Some modules keep their codes. Inserts the config groups that these modules have in the source
  * into p->schemes, before the groups of the recipe. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
-/* Returns the index in p->schemes of the source group of a module that keeps its codes. Returns -1
- * if the module does not keep codes. */
+/* If the module keeps its codes, returns the index in p->schemes of its config group, which
+ * osh_only_schemes has inserted. Otherwise returns -1. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
 /* Replaces the targets of each group of the recipe by the names of the group's modules, because
  * groups of the source may have the same targets. names [n]: names of all modules. which[i]: index

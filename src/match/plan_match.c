@@ -333,7 +333,8 @@ done:
 }
 
 /* Sets the member `left` of the modules that --only does not name. If the source quantizes such a
- * module, the module keeps its config group: sets its member `scheme` to the index of the group. */
+ * module, the module keeps its config group, and its member `scheme` becomes the index of this
+ * group. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -349,7 +350,7 @@ done:
     return rc;
 }
 
-/* Fails if --only names a module that is quantized in the source, but the recipe leaves it dense.
+/* Fails if --only names a module that is quantized in the source and that the recipe leaves dense.
  * The program has decoded the weight of such a module. So it can neither copy the codes bit for bit
  * nor quantize the module. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,

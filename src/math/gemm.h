@@ -8,7 +8,7 @@
 #include "tensor/tensor.h"
 
 /* A large Hessian is cut into at least this number of blocks for each thread. With fewer blocks,
- * the threads would not all be busy for the same time. */
+ * some threads would wait for the others at the end. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Sets *i and *j to the row and the column of tile number c. The tiles of the lower triangle are

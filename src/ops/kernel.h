@@ -61,8 +61,8 @@ void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of consecutive tiles [first, end) that have at most max_rows rows together. Takes
  * as many tiles as possible, and at least one, even if this tile has more than max_rows rows. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
-/* Calls fn(cx, args, k, worker) for each part k of n items, on all threads. A part has `each`
- * items; the last part may have fewer. args: the arguments of the op, which fn only reads. */
+/* Divides n items into parts of `each` items; the last part may have fewer. Calls fn(cx, args, k,
+ * worker) for each part k, on all threads. args: the arguments of the op, which fn only reads. */
 typedef osh_status (*osh_part_fn)(osh_ctx *cx, void *args, int64_t k, int worker);
 osh_status osh_by_part(osh_ctx *cx, const void *args, int64_t n, int64_t each, osh_part_fn fn);
 /* Computes a statistic of each channel of in[0] x [N, D] (N tokens, D channels). The function

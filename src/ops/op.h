@@ -80,8 +80,8 @@ typedef struct osh_grad_args {
     osh_tensor *din[OSH_OP_MAX_IN]; // gradients of in[], in F32; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
-    /* True if the kernel may round dout, or gradients that it computes from dout, to the dtype of
-     * in[0] before products. */
+    /* True if the kernel may round gradients to the dtype of in[0] before it multiplies them. These
+     * gradients are dout, or are computed from dout. */
     bool rough;
     /* Bit k: din[k] is fresh, which means not initialized. The kernel overwrites a fresh din[k]
      * instead of adding. */

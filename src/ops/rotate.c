@@ -16,8 +16,8 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* Number of rows of x in a chunk of parallel work; a chunk converts each row of T once for all of
- * them. */
+/* Number of rows of x in a chunk of parallel work. A chunk converts each row of T only once, and
+ * uses it for all its rows of x. */
 enum { ROWS = 8 };
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,

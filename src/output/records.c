@@ -48,7 +48,7 @@ done:
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     if (e->remote) return barrier_remote(cx, e);
-    // if a file of the output was moved, its bytes would be lost, so there must be no barrier
+    // if a file of the output has been moved, its bytes will be lost, so there must be no barrier
     osh_status rc = osh_emit_still_held(cx, e);
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)

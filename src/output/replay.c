@@ -93,9 +93,9 @@ done:
     return rc;
 }
 
-/* Applies a record of a copy, which says that output tensor i is written. Stores the recorded
- * checksums: `sum` of the tensor, and `source` of its source tensor. Then checks if the bytes of
- * the tensor are on the disk. */
+/* Applies a record which says that output tensor i, a copy, is written. `sum` and `source` are the
+ * recorded checksums of this tensor and of its source tensor. Stores both checksums. Then checks if
+ * the bytes of the tensor are on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;

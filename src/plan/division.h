@@ -8,15 +8,15 @@
 
 typedef enum {
     OSH_DIVIDE_NOTHING, // rank 0 does all work while the other ranks wait
-    OSH_DIVIDE_FILES, // each rank writes some files of the output, with all tensors of these files
+    OSH_DIVIDE_FILES, // each rank writes some files of the output, and no other rank writes to them
     OSH_DIVIDE_SAMPLES  // each rank runs some groups of samples and solves some Linears
 } osh_division_kind;
 typedef struct osh_division {
     osh_division_kind kind;
     const char *not; // static text: reason why nothing is divided; NULL: work is divided
 } osh_division;
-/* Returns how the plan divides work between ranks. Its kind is OSH_DIVIDE_NOTHING if d.not is set.
- *  */
+/* Returns how the plan divides work between ranks. If d.not is set, its kind is
+ * OSH_DIVIDE_NOTHING. */
 osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If d->not is not NULL, the caller
  * must append d->not to the text. */

@@ -6,8 +6,8 @@
 #include "plan/plan.h"
 
 typedef struct osh_mixed_unit {
-    /* Name of the unit's first module, such as "model.layers.0.self_attn.q_proj". For a unit of
-     * experts, the part of their names up to "experts". */
+    /* Name of the unit's first module, such as "model.layers.0.self_attn.q_proj". A unit of experts
+     * has the beginning of their names instead, up to "experts". */
     char *name;          // own
     int64_t n_weights;
     int n;               // number of candidates

@@ -354,8 +354,8 @@ done:
     return rc;
 }
 
-/* Makes the changed tensor of the checkpoint virtual. If it was stored, adds a virtual tensor and
- * sets by[i] to the index of the virtual tensor; i is the index of the stored tensor. */
+/* Makes the changed tensor of the checkpoint virtual. If stored tensor i was changed, adds a
+ * virtual tensor, and sets by[i] to its index. */
 static osh_status lora_replace(osh_ctx *cx, osh_lora *w, osh_checkpoint *ck, int64_t *by)
 {
     osh_status rc = OSH_OK;

@@ -19,8 +19,8 @@ typedef struct osh_rank { // one rank
      * this node. */
     int local, n_local;
     int n_cores;      // number of processors that the rank may use
-    /* Number of ranks of the node that may use the same set of processors as this rank, including
-     * this rank. */
+    /* Number of ranks on this node that may use exactly the processors that this rank may use,
+     * including this rank. */
     int n_alike;
     uint64_t program; // checksum of the program's file
     osh_process guard; // guard (cli/guard.c), the parent process of the rank

@@ -28,11 +28,11 @@ typedef struct osh_watch { // memory that a rank shares with its guard
 /* Describes the process `pid` in *to. If there is no such process on this machine, to->start
  * is 0. */
 void osh_process_find(osh_process *to, pid_t pid);
-/* True if the process runs. False if it has ended, even if it is still a zombie because its parent
- * has not collected it. */
+/* True if the process runs. False if it has ended. A zombie, which the parent has not collected
+ * yet, has ended, too. */
 bool osh_process_runs(const osh_process *p);
-/* Waits until the readers of standard output and standard error have read all written bytes, but at
- * most about a second for each. A launcher that ends a job may drop bytes that are still in a
- * pipe. */
+/* Waits until the readers of standard output and standard error have read all written bytes. Waits
+ * at most about a second for each of the two readers. A launcher that ends a job may drop bytes
+ * that are still in a pipe. */
 void osh_watch_drain(void);
 #endif

@@ -219,7 +219,7 @@ static bool device_add_copies(cJSON *o, const char *key, int64_t bytes, double s
     return ok;
 }
 
-/* Adds each kind of fallback of the GPU and the number of times that it happened. */
+/* Adds the number of fallbacks of the GPU, for each kind of fallback. */
 static bool device_add_detours(cJSON *o, const osh_device_counters *c)
 {
     cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");

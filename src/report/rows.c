@@ -98,8 +98,8 @@ done:
 }
 
 /* Returns the row to leave out next. It is the row with the highest order among the rows that have
- * lines; of several rows with this order, the last. Returns -1 if all rows with lines have order
- * 0. */
+ * lines. If several rows have this order, it is the last of them. Returns -1 if all rows with lines
+ * have order 0. */
 static int rows_last(const osh_rows *r, const int *lines)
 {
     int last = -1;

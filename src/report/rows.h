@@ -25,7 +25,7 @@ osh_status osh_row(osh_ctx *cx, osh_buf *b, const char *label, const char *forma
 osh_status osh_rows_add(osh_ctx *cx, osh_rows *r, int order, const char *label, const char *format,
                         ...) __attribute__((format(printf, 5, 6)));
 /* Appends the rows in at most `most` lines of 80 columns. First leaves rows out until there is a
- * line for each row. Then gives rows a second line as long as lines remain. Rows of a low order get
+ * line for each row. Then gives rows a second line while lines remain. Rows of a low order get
  * their second line first. Sets *n_left (may be NULL) to the number of rows that are left out. */
 osh_status osh_rows_print(osh_ctx *cx, osh_buf *b, int *n_left, const osh_rows *r, int most);
 /* Frees the rows. */

@@ -44,7 +44,7 @@ osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
 /* Returns the name (view) of the output file that lists the kept experts, or NULL if there is
  * none. */
 const char *osh_experts_file(const osh_rewrites *p);
-/* True if the tensor is a virtual tensor of a router, without the rows of removed experts. */
+/* True if the tensor is virtual: a router's tensor without the rows of the removed experts. */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {
     return p->experts && p->in->ck->tensors[tensor].shard < 0;

@@ -79,8 +79,8 @@ typedef struct placing {
     osh_matcher *targets, *ignore; // own
 } placing;
 
-/* Adds a rotation of an input or of the output of the node, if a target matches its module. The
- * node must be a Linear or an attention. */
+/* Adds a rotation if a target matches the node's module. The rotation applies to an input or to the
+ * output of the node, which must be a Linear or an attention. */
 static osh_status placing_match_node(osh_ctx *cx, const finding *f, const placing *by, int node)
 {
     osh_status rc = OSH_OK;

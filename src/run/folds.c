@@ -168,8 +168,8 @@ typedef struct piece_work {
     /* view: the weight in host memory; NULL: chunks are read from the checkpoint */
     const osh_tensor *w;
     int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements of the weight
-    /* Number of elements of a chunk. A chunk consists of whole rows. Only if a row is larger than
-     * OSH_FOLD_PIECE, a chunk is a part of one row. */
+    /* Number of elements of a chunk. A chunk consists of whole rows, or of a part of one row if a
+     * row is larger than OSH_FOLD_PIECE. */
     int64_t piece;
     float *most; // view [threads, I]: for each thread, largest magnitude of each column so far
     /* Buffers for reading chunks. They are unused if `w` is not NULL. */

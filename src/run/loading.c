@@ -88,9 +88,9 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
 /* Begins to read weights for visit number `visit`. want [graph weights]: true for the weights to
  * read. begins: the part with which the visit begins, which is OSH_WAY_AHEAD except in a resumed
  * run that skips parts. The weights count as host memory until prefetch_take. p must outlive *out.
- * If the plan has decided so (prefetch_device), this call also allocates blocks on the GPU, and the
- * thread copies the weights to these blocks. If the blocks do not fit, the weights are only read to
- * host memory. */
+ * If the visit before `visit` has prefetch_device, this call also allocates blocks on the GPU, and
+ * the thread copies the weights to these blocks. If the blocks do not fit, the weights are only
+ * read to host memory. */
 static osh_status prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                                  const bool *want, int visit, osh_way begins)
 {
@@ -191,8 +191,7 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index + 1, &done));
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
-    // The part with which the next visit begins. It is a later part if an earlier run has done the
-    // first.
+    // the part with which the next visit begins (an earlier run may have done the parts before it)
     osh_way begins = engine_was_solved(e, &next)             ? OSH_WAY_AGAIN
                      : next.fold && load && !load->fold ? OSH_WAY_FIRST
                                                         : OSH_WAY_AHEAD;

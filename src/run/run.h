@@ -83,8 +83,8 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
     bool *in_memory;  // view
 } osh_solving;
 
-/* Solves those Linears of the subgraphs that are not done and whose statistics are complete. Passes
- * each result to the emitter. */
+/* Solves the Linears of the subgraphs, except those that are done or have incomplete statistics.
+ * Passes each result to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Some Linears of a subgraph learn from the output of a block (schedule/blocks.h). Learns the codes
  * of these Linears, and passes the results to the emitter. (The function is in block.c.) */

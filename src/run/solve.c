@@ -161,8 +161,8 @@ typedef struct group { // the Linears of one call (schedule/windows.h), and what
     const osh_linear *lead; // view: first Linear of the call
     /* views: Hessian (h, OSH_SUM_HESSIAN) and shift (d, OSH_SUM_SHIFT) of the input */
     osh_tensor *h, *d;
-    /* Copies of h and d for the solve, which overwrites them. NULL: no later call needs h and d, so
-     * they are overwritten themselves. */
+    /* Copies of h and d, which the solve overwrites. NULL: the solve overwrites h and d, because no
+     * later call needs them. */
     osh_tensor *copy[2];  // own
     float *importance;    // own
     pruned x;             // own

@@ -174,7 +174,7 @@ int osh_stats_owner(const osh_stats *s, int value)
     return s->owner && value >= s->v0 && value < s->v1 ? s->owner[value - s->v0] : 0;
 }
 
-/* Sets cost [v1 - v0] to the work of solving the Linears that read each value. */
+/* For each value v: adds the work of solving the Linears that read v to cost[v - s->v0]. */
 static void stats_count_cost(const osh_stats *s, double *cost)
 {
     osh_span own = osh_linears_of(s->plan->schedule, s->first, s->n);

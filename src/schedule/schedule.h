@@ -90,8 +90,8 @@ typedef struct osh_schedule {
     bool all_rows;
     /* settings of the tuning after all solves (tuning.h); if `steps` is 0, there is no tuning */
     osh_tune_rule tune;
-    /* The graph that tuning runs. It is without the nodes of the original model that were added to
-     * in->graph. Its weights have the same indices as in in->graph. NULL: no tuning. */
+    /* The graph that tuning runs. It does not have the nodes of the original model, which were
+     * added to in->graph. Weights have the same indices in both graphs. NULL: no tuning. */
     osh_graph *tune_graph;   // own
     /* Reason why `quality best` does not tune. NULL if the run tunes, or if tuning is not asked
      * for. */

@@ -83,7 +83,7 @@ const char *osh_step_name(osh_step_kind kind)
     return names[kind];
 }
 
-/* For each set k of the step s->at: sets s->set[k][v] to `on` for each value v of the set. */
+/* Sets s->set[k][v] to `on` for each set k of the step s->at, and for each value v of this set. */
 static void steps_mark(osh_steps *s, bool on)
 {
     const stored *t = &s->of[s->at];

@@ -17,8 +17,8 @@ bool osh_streams_all(const osh_schedule *p);
  * If the result is false, osh_globals_find must find the magnitude before the stream begins. */
 bool osh_stream_looks(const osh_schedule *p, int linear);
 
-/* Returns the number of rows of the weight that must be rounded together. With scales of blocks,
- * this is the number of rows of a block, and otherwise 1. */
+/* Returns the number of rows of the weight that must be rounded together. If blocks have scales,
+ * this is the number of rows of a block. Otherwise it is 1. */
 int64_t osh_band_unit(const osh_linear *l);
 /* Returns the number of rows of a band of a tensor with n_rows rows. It is a multiple of `unit`.
  * row_bytes: bytes of one row. */

@@ -179,8 +179,9 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
 /* Writes the final codes, scales and zero points to the arrays of the learner's arguments, and the
  * final weight to `to` [O, I]. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
-/* Writes a weight to `to` [O, I]. `learned` true: the weight that osh_ada_learner_end would write
- * now. False: the weight rounded to nearest. Does not change the learner or its arguments. */
+/* Writes a weight to `to` [O, I]. If `learned` is true, this is the weight that osh_ada_learner_end
+ * would write now. If it is false, this is the weight rounded to nearest. Changes neither the
+ * learner nor the arrays of the learner's arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 /* Sets the learning rate of all later steps. */
 void osh_ada_learner_rate(osh_ada_learner *l, double rate);

@@ -110,10 +110,9 @@ void osh_descend_ref(const osh_refine_row *r, double *room);
 /* Does the step OSH_REFINE_FIT_SCALES. `room` [I + groups (groups + 1)]: scratch. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
-/* Solves (A + e I) x = b and overwrites b [n] with x, where I is the identity matrix and e is 1e-9
- * times the mean of A's diagonal. Reads and overwrites only the lower triangle of A [n, n].
- * Neighbouring elements are `step` doubles apart, in A and in b. Returns false if A is not positive
- * definite. */
+/* Solves (A + e I) x = b. I is the identity matrix, and e is 1e-9 times the mean of A's diagonal.
+ * Overwrites b [n] with x. Reads and overwrites only the lower triangle of A [n, n]. Neighbouring
+ * elements are `step` doubles apart, in A and in b. Returns false if A is not positive definite. */
 OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
 {
     double mean = 0;

@@ -42,8 +42,8 @@ typedef struct cut { // numbers that become 0
 } cut;
 
 /* Selects the k smallest magnitudes of the n numbers x (k from 1). All numbers with the largest
- * selected magnitude become 0, as in LLM Compressor. But if these are too many (in a ternary
- * weight, they are all numbers), only as many become 0 as are needed. */
+ * selected magnitude become 0, as in LLM Compressor. But if these are too many, such as all numbers
+ * of a ternary weight, exactly k numbers become 0. */
 static cut cut_at(const float *x, int64_t n, int64_t k)
 {
     int64_t less;

@@ -24,8 +24,8 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
  * columns, as in GPTQ.
  * Without a pattern (n = 0): the weights of each block of columns, over all rows, are sorted by
  * cost. With `cols` columns in the block, the weights with sorted indices 0 to O * cols * sparsity
- * (inclusive) become 0, and the weights with equal costs, too. Without u, the rule of osh_prune_all
- * applies to weights with equal costs.
+ * (inclusive) become 0. Other weights may have the same cost as the last of these weights. They
+ * become 0, too. Without u, osh_prune_all's rule for these other weights applies.
  * With a pattern: n of each m weights of a row become 0. They are chosen when the loop over columns
  * reaches the first of the m weights. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);

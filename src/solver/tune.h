@@ -10,9 +10,9 @@ typedef struct osh_tune_rule {
     /* code_rate: learning rate of codes.
      * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     double code_rate, rate;
-    /* True: tuning is skipped if the model does not support it, if the samples are too few, or if
-     * it takes too long. It uses each sample at most seven times. False: an unsupported model is an
-     * error, and all steps are done. */
+    /* If true, tuning may be skipped, because the model does not support it, the samples are too
+     * few, or it would take too long. Each sample is used at most seven times. If false, an
+     * unsupported model is an error, and all steps are done. */
     bool may;
 } osh_tune_rule;
 

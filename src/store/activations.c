@@ -52,8 +52,8 @@ struct osh_acts {
     bool pageable;         // true if host memory for copies to a GPU must not be page-locked
     bool reading;          // true while the loaders run
     osh_scratch *scratch;  // own: only for tier disk
-    /* The scratch directory with the files. This is the member `scratch`, or in a second store
-     * (osh_acts_new_beside) the directory of the first store. */
+    /* The scratch directory with the files. It is the member `scratch`, except in a second store
+     * (osh_acts_new_beside), which uses the directory of the first store. */
     const osh_scratch *in; // view
     int first_file;        // the name of the file of value v has the number first_file + v
     uint64_t stage;        // stage in which values are stored now (osh_acts_stage)

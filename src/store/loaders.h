@@ -24,14 +24,12 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l);
  * taken or the threads are stopped. */
 osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
                            int64_t first, int64_t n);
-/* Without a GPU: waits for the batch that was requested with sample `first` as its first sample.
- * Sets *t to a tensor of the batch, which the caller frees. Its memory counts for the caller's
- * memory class (osh_mem_use). Sets *t to NULL if the batch was not requested, or could not be
- * read. */
+/* Without a GPU: waits for the requested batch that begins with sample `first`. Sets *t to a tensor
+ * of the batch, which the caller frees. Its memory counts for the caller's memory class
+ * (osh_mem_use). Sets *t to NULL if the batch was not requested, or could not be read. */
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t);
-/* With a GPU: waits for the batch that was requested with sample `first` as its first sample, and
- * copies it to t in GPU memory. Sets *found to false if the batch was not requested, or could not
- * be read. */
+/* With a GPU: waits for the requested batch that begins with sample `first`, and copies it to t in
+ * GPU memory. Sets *found to false if the batch was not requested, or could not be read. */
 osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
                             bool *found);
 /* Returns the number of batches that the caller must request before it takes the first one, so that

@@ -96,10 +96,10 @@ typedef struct osh_device_files {
      * file, the host will read the file. */
     osh_status (*open)(osh_ctx *cx, osh_device_file **out, osh_device *d, struct osh_file *f);
     void (*close)(osh_ctx *cx, osh_device_file *f); // accepts NULL
-    /* Reads n_bytes from byte `at` of the file to device memory. `ahead` false: the bytes are
-     * copied after all earlier requests and before all later requests. `ahead` true: the copy runs
-     * during other work like put_ahead, and any thread may call this function. If the device fails,
-     * the host reads these bytes and all later bytes of the file. */
+    /* Reads n_bytes from byte `at` of the file to device memory. If `ahead` is false, the bytes are
+     * copied after all earlier requests and before all later requests. If `ahead` is true, the copy
+     * runs during other work like put_ahead, and any thread may call this function. If the device
+     * fails, the host reads these bytes and all later bytes of the file. */
     osh_status (*read)(osh_ctx *cx, osh_device_file *f, void *to, size_t n_bytes, int64_t at,
                        bool ahead);
     /* Makes the host read the rest of the file. Called if the device has returned bytes that differ

@@ -1,5 +1,5 @@
-/* tok_cut.c - finds positions where a text may be cut before the normalizers run. At such a
- * position, the outputs of both parts, joined, are equal to the output of the whole text.
+/* tok_cut.c - finds positions where a text may be cut before the normalizers run. The outputs of
+ * the two parts of the text, put together, must equal the output of the whole text.
  *
  * For most normalizers the two characters at the position decide whether a cut is allowed
  * (osh_cut_kind). This is not enough for Strip, a Replace of more than one character, Precompiled,
@@ -22,8 +22,8 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    /* For each character: KNOWN if it was tested, CALM if it is also calm, 0 if it was not tested.
-     * NULL unless the kind is OSH_CUT_CALM. */
+    /* For each character: 0 if it was not tested, KNOWN if it is not calm, KNOWN | CALM if it is
+     * calm. NULL unless the kind is OSH_CUT_CALM. */
     uint8_t *calm;         // own [BMP]
     osh_tok_text texts[2]; // own; scratch
 };
@@ -98,8 +98,8 @@ done:
     return rc;
 }
 
-/* Sets *calm to true if the character at s is calm. The answer for each character is computed
- * once. */
+/* Sets *calm to true if the character at s is calm (see the top of this file). Each character is
+ * tested only once. */
 static osh_status is_char_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, bool *calm)
 {
     osh_status rc = OSH_OK;

@@ -46,8 +46,8 @@ typedef struct open_group {
     bool looks;    // true if the group is (?=...), (?!...), (?<=...) or (?<!...)
     bool solid;    // true if the last alternative of the group has an ITEM_SOLID
     bool anchors;  // true if an alternative of the group has items, but no ITEM_SOLID
-    bool behind;   // true if the group is, or is inside, (?<=...) or (?<!...)
-    bool unbehind; // true if the group is, or is inside, (?<!...)
+    bool behind;   // true if the group is (?<=...) or (?<!...), or is inside such a group
+    bool unbehind; // true if the group is (?<!...), or is inside such a group
 } open_group;
 
 typedef struct rewriter {
@@ -131,8 +131,8 @@ static osh_status rewriter_check_escape(const rewriter *r)
     return OSH_OK;
 }
 
-/* Records a character of the pattern, or the range from lo to hi of a class. If case is ignored,
- * fails if the two libraries match the range with different characters. */
+/* Records a character of the pattern, or the range from lo to hi in a class. In a pattern that
+ * ignores case, fails if the two libraries match the range with different characters. */
 static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_class)
 {
     bool apart = r->caseless && (osh_uni_folds_apart(lo, hi) ||

@@ -304,8 +304,8 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
 }
 
 /* Takes the factors of all folds from the manifest, so that the weights of the source are read with
- * these factors folded in. Comparing the tensors later shows if the output has the same factors.
- * Sets *known to true if the manifest has the factors of all folds. */
+ * these factors folded in. The later comparison of the tensors shows if the output has the same
+ * factors. Sets *known to true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;

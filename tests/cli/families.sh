@@ -83,8 +83,8 @@ check llama4 7 2 38
 check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
-# One family of tests/golden/families for each kind of layer is calibrated. Only Linears of layers
-# have codes. Routers, convolutions, heads, towers and the block for multi-token prediction have no
+# Calibrates one family of tests/golden/families for each kind of layer. Only Linears of layers have
+# codes. Routers, convolutions, heads, towers and the block for multi-token prediction have no
 # codes.
 solved() { # arguments: family, number of Linears with codes
     case $SANITIZED in ?*) return ;; esac

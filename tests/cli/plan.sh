@@ -121,8 +121,9 @@ for flags in "" "${small[*]}"; do
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
 
-# All experts of a layer read the same input, so its Hessian counts once. With 63 % of the device
-# memory of the plan, a few rounds are enough. Each round collects some of the Hessians.
+# All experts of a layer read the same input, so its Hessian counts once. If the plan gets only 63 %
+# of the device memory that it uses without a limit, a few rounds are enough. Each round collects
+# some of the Hessians.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
 mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
          --threads 1 --batch-size 1 --mem-opt-level 2)

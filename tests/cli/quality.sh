@@ -33,8 +33,8 @@ sed -i 's/, quality: best//' best.yaml
 "$ONESHOT" plan --model "$model" "${flags[@]}" --quality best --method gptq 2>message && fail "two words for one thing"
 grep -q -e "--method and --quality exclude each other" message || fail "$(cat message)"
 
-# Quality best chooses the values of flags that are not on the command line. With the same values on
-# the command line, the output has the same bytes.
+# `--quality best` chooses the values of flags that are not on the command line. With the same
+# values on the command line, the output has the same bytes.
 [ "$(run named "${flags[@]}" --quality best --sequential-targets Linear)" = "$base" ] || fail "best has other targets than Linear"
 [ "$(run layers "${flags[@]}" --quality best --sequential-targets LlamaDecoderLayer)" != "$base" ] || fail "named targets are not taken"
 "$OSH_TOOLS/make_model" odd hidden=192 intermediate=384 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null

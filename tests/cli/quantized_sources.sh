@@ -1,8 +1,9 @@
-# quantized_sources.sh - tests sources that are already quantized. A source with codes of
-# compressed-tensors gives the same output as a source with equal codes in FP8 and weight_scale_inv.
-# This is tested with data and without data. The output has one quantization_config. Modules that
-# stay dense are dequantized. Budgets are respected. A changed source is detected by its dequantized
-# values. The error for an unsupported method names the method.
+# quantized_sources.sh - tests sources that are already quantized. A source in compressed-tensors'
+# FP8 format gives the same output as a source with the same codes and with scales named
+# weight_scale_inv. This is tested with data and without data. The output has one
+# quantization_config. Modules that stay dense are dequantized. Budgets are respected. A changed
+# source is detected by its dequantized values. The error for an unsupported method names the
+# method.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

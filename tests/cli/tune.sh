@@ -86,7 +86,7 @@ if [ -z "$SANITIZED" ]; then
     rm -rf out
 fi
 
-# quality best does not tune if that takes more than 2e13 operations.
+# `--quality best` does not tune if tuning takes more than 2e13 operations.
 "$OSH_TOOLS/make_model" large hidden=1024 intermediate=1024 heads=8 kv=8 layers=1 vocab=64 samples=128 tokens=768
 large() { "$ONESHOT" plan --verbose --model large --dataset large/calibration.jsonl --scheme W4A16 --quality best "$@" >plan.txt; }
 large

@@ -34,8 +34,8 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_device_present(&osh_device_kinds[OSH_GPU])) {
         printf("skip: the CUDA column, no GPU is there\n");
-        // With OSH_TEST_GPU, CTest runs a test only for its CUDA kernels. Without a GPU, the test
-        // is then skipped (exit code 77).
+        // with OSH_TEST_GPU, CTest runs a test only for its CUDA kernels, so a test without a GPU
+        // is skipped (exit code 77)
         if (getenv("OSH_TEST_GPU")) exit(77);
         return NULL;
     }

@@ -230,7 +230,7 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     bool equal = !differ;
     /* The comparison treats +0 and -0 as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    // with one block of columns no matrix multiplication follows, so all sums are rounded as in the
+    // one block of columns is not followed by a matrix product, so all sums are rounded as in the
     // reference
     if (p->block >= p->I)
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",

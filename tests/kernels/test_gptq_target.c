@@ -42,9 +42,10 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     }
     double e = nmse(&s[1].t, &s[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_shift [%ld]: NMSE %g", (long)I, e);
-    /* gptq_shift replaces the matrix D (here random numbers) by S = D Hd^-1, so the test checks S
-     * Hd = D. Hd is the damped Hessian: element [perm i][perm j] is element [i][j] of the matrix of
-     * make_hessian. */
+    /* gptq_shift replaces the matrix D (here random numbers) by S = D Hd^-1, so the test checks the
+     * product S Hd, which must be D. Hd is the damped Hessian, and `h` is the Hessian of
+     * make_hessian:
+     *   Hd[perm i][perm j] = h[i][j] */
     float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
           *was = osh_alloc(cx, (size_t)I * sizeof *was);
     const int32_t *p = perm.t.data;

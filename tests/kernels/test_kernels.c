@@ -676,8 +676,9 @@ static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, cons
     return osh_op_run(cx, op, &a);
 }
 
-/* A sample that is computed in several calls, two of them with one token, must give the result of
- * the whole sample. For such calls each op must have either `each_token` or `next`. */
+/* Computes a sample in several calls, some of which have only one token. The result must be that of
+ * one call with the whole sample. For such calls each op must have either `each_token` or
+ * `next`. */
 static void check_pieces(osh_ctx *cx, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -1041,7 +1042,7 @@ static bool any_nonfinite(const osh_tensor *t)
     return false;
 }
 
-/* Checks that if one element of in[k] is not finite, an element of the output is not finite. */
+/* Checks that an element of the output is not finite if one element of in[k] is not finite. */
 static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, int k)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -1211,8 +1212,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // makes two calls with increasing `base`; the result must be the lower position, from the first
-    // call
+    // makes two calls with increasing `base`; the result must be the position that the first call
+    // finds, because it is lower
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

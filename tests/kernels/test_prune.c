@@ -244,8 +244,8 @@ static void test_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* Most magnitudes of a ternary or binary weight are equal. A share of them becomes 0, in all rows,
- * and not the whole weight. SparseGPT does the same if it prunes by magnitude. */
+/* Most magnitudes of a ternary or binary weight are equal. Only a fraction of them must become 0,
+ * which is about the same in every row. SparseGPT does the same if it prunes by magnitude. */
 static void test_equal_magnitudes(void **state)
 {
     (void)state;

@@ -15,8 +15,8 @@ void osh_play_order(unsigned seed);
  * computes different values in the two modes. */
 void osh_play_lazy(bool on);
 /* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
- * Stream `first` works first, after the work of other streams for which it waits. Then the next
- * streams work, one after the other. */
+ * Stream `first` begins, and then the next streams work, one after the other. If a stream waits for
+ * other streams, they do this work before it. */
 void osh_play_drain(int first);
 /* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
@@ -28,10 +28,10 @@ void osh_play_gpus(int n, int first);
 /* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
  * as on Hopper. */
 void osh_play_shared(size_t n_bytes);
-/* Makes a call of the function `name` fail with the error: the n-th call from now. If n is 1, this
- * is the next call. If the error is a lost GPU (719), all later calls fail, too. If `name` is NULL,
- * no call fails. The name "launch" stands for launches of kernels. A failure in a stream is
- * reported by the next call. */
+/* Makes the n-th call of the function `name` from now on fail with the error. If n is 1, the next
+ * call fails. If the error is a lost GPU (719), all later calls fail, too. If `name` is NULL, no
+ * call fails. The name "launch" stands for launches of kernels. A failure in a stream is reported
+ * by the next call. */
 void osh_play_fail(const char *name, int n, int error);
 // for the emulated libraries: counts a call and returns its error, which osh_play_fail has set
 int osh_play_fault(const char *name);

@@ -248,8 +248,9 @@ static void test_tf32(void **)
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}),
                          OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // largest difference to the product of A and B, and largest
-                                  // difference to the product of their elements cut to TF32
+        /* worst[0]: largest difference to the product of A and B.
+         * worst[1]: largest difference to the product of A and B, both cut to TF32. */
+        double worst[2] = {0, 0};
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {

@@ -10,7 +10,7 @@
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2,
        LOST = 719 };
-/* Each batch is a sample of 300 tokens, the last batch a sample of 60. */
+/* Each batch is one sample. The sample has 300 tokens, or 60 tokens in the last batch. */
 static int64_t offsets[BATCHES + 1];
 static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "b", .width = WIDTH, .dtype = OSH_BF16},

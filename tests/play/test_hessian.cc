@@ -215,7 +215,7 @@ sum_products(const int *a, const int *b, int64_t n)
     return sum;
 }
 
-/* Computes H in several bands of rows (pieces in hessian_accum.cu), of which the last are smaller.
+/* Computes H in several bands of rows (pieces in hessian_accum.cu). The last bands are smaller.
  * Inputs are whole numbers, so the lower triangle must be exact. Nothing may be written above the
  * diagonal. */
 static void test_pieces(void **)

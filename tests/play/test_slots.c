@@ -120,8 +120,8 @@ static osh_device_counters counted(fixture *f)
     return c;
 }
 
-/* Finds the file of the value. The directory has one other file, which is small and identifies the
- * directory. */
+/* Sets `path` to the file that has the value. The directory has only one other file, which is small
+ * and identifies the directory. */
 static void find_file(fixture *f, char path[300])
 {
     char **names = NULL;

@@ -416,7 +416,7 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        // changes a byte of sample 3: of its data, or of its zstd frame
+        // changes a byte of the data of sample 3, or of the zstd frame of these data
         fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET);
         fputc(0x5a, f);
         fclose(f);

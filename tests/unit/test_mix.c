@@ -1,6 +1,6 @@
 /* test_mix.c - tests mixes of several data sets. Each data set gives a share of the samples. Tests
- * the texts of options, the order of the samples, and limits. Also tests options that are lists
- * with one value per data set, and errors. */
+ * the texts of options, the order of the samples, limits and errors. Also tests options that are
+ * lists with one value per data set. */
 #include "dir_fixture.h"
 #include "data/mix.h"
 #include "torture.h"

@@ -11,8 +11,8 @@
 
 /* ---- matrices ---- */
 
-/* Returns the rotation matrix M, or its transpose (own, [n, n]), which is computed by rotating the
- * unit vectors. */
+/* Computes the rotation matrix M, or its transpose, by rotating the unit vectors. Returns the
+ * matrix (own, [n, n]). */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
     int64_t n = r->n;

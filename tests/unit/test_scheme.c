@@ -421,9 +421,8 @@ static void test_vllm_latent(void **state)
                  "0.fused_qkv_a_proj");
 }
 
-/* Some families fuse projections that other families do not fuse, or fuse them in another way. vLLM
- * looks up every projection of a fused layer, even a projection that the checkpoint does not
- * have. */
+/* Families differ in the projections that they fuse, and in how they fuse them. vLLM looks up every
+ * projection of a fused layer, even a projection that the checkpoint does not have. */
 static void test_vllm_families(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* test_tensor.c - tests dtypes and tensors, and compares the conversion of elements with the
- * scalars of base/num.h. */
+ * functions of base/num.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

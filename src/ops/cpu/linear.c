@@ -29,8 +29,8 @@ typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // [16, STRIP], in f32: elements of W that linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    /* `packed` has the rows of W for one block of columns of y, with all in_features. This is the
-     * index of the block; -1: `packed` is empty. */
+    /* `packed` has the rows of W for one block of columns of y, and each row has all in_features.
+     * `block` is the index of this block; -1: `packed` is empty. */
     int64_t block;
 } worker;
 

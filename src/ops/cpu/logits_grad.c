@@ -4,10 +4,10 @@
  *
  *   logit [n, V] = x W^T    dx [n, D] = sum over the blocks of (dlogit [n, COLS] W [COLS, D])
  *
- * OpenBLAS multiplies in F32. math/pairs.h multiplies BF16 values instead, and dlogit is rounded to
- * BF16, if the caller sets osh_grad_args.rough, the tensors are BF16, and the CPU has BF16
- * instructions. There W is the left operand of the first product, because the left operand needs
- * no packing, and the blocks of logits are transposed afterwards. */
+ * Either OpenBLAS multiplies in F32, or math/pairs.h multiplies in BF16. BF16 is used if the caller
+ * sets osh_grad_args.rough, the tensors are BF16, and the CPU has BF16 instructions. In BF16,
+ * dlogit is rounded, and W is the left operand of the first product, because the left operand needs
+ * no packing. So the blocks of logits are transposed afterwards. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"

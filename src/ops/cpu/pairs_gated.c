@@ -2,8 +2,8 @@
  * multiplies x by the weights of gate and up, and applies the glu. The two products are not stored
  * as tensors.
  *
- * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
- * A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are
+ * The weights for COLS columns of the result are packed into panels, which serve up to ROWS rows of
+ * x. A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are
  * rounded to BF16, as in the op linear. Then act(gate) * up gives one block of the result. */
 #include "ops/gated.h"
 

@@ -184,8 +184,8 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* Sets a score of s to -inf if its query does not see its key. `key`: position of the first key of
- * the tile; `query`: position of the first query of the band. */
+/* Sets the scores of s to -inf where the query does not see the key. `key`: position of the first
+ * key of the tile; `query`: position of the first query of the band. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
                                                   int query, int window)
 {

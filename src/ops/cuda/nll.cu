@@ -1,5 +1,5 @@
-/* nll.cu - computes nll. A thread block computes one row, for one block of the vocabulary after the
- * other.
+/* nll.cu - computes nll. A thread block computes one row. It processes the vocabulary block by
+ * block.
  *
  *   in[0] x [N, D]
  *   in[1] w [V, D]

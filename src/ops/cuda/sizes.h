@@ -76,8 +76,8 @@ bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
 /* Returns the number of bytes of the scores of attention.cu for a sample of n_tokens tokens. */
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
-/* Attention of peak.cu: osh_peak_heads has the heads of Llama-3-8B. osh_peak_widths sets `of` to
- * the widths of q, k, v and the output. */
+/* osh_peak_heads describes the attention that peak.cu measures. It has the heads of Llama-3-8B.
+ * osh_peak_widths sets `of` to the widths of its q, k, v and output. */
 extern const osh_attention_attr osh_peak_heads;
 void osh_peak_widths(int64_t of[4]);
 

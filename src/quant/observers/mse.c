@@ -5,8 +5,8 @@
  *   mse              for an activation: moving average of the samples' ranges; for a weight:
  *                    like memoryless_mse
  *   nvfp4_expanded_mse, fouroversix   memoryless_mse from 1.8 to 0.8 times the range, all steps.
- *                    The error may be smallest if the largest value of a group does not get the
- *                    largest code of NVFP4, 6, but the code 4 or 3 */
+ *                    The largest code of NVFP4 is 6. But the error may be smallest if the largest
+ *                    value of a group gets the code 4 or 3 */
 #include "quant/observer.h"
 
 static osh_range_search mse_search(const osh_q_args *a)

@@ -1,5 +1,5 @@
-/* mxfp4.c - reads MXFP4 weights, which have blocks of codes, and scales that are exponents + 127.
- * Experts are stored in one of three ways (E: number of experts):
+/* mxfp4.c - reads MXFP4 weights. Their codes are stored in blocks. A stored scale is the scale's
+ * exponent + 127. Experts are stored in one of three ways (E: number of experts):
  *
  *   X_blocks [E, R, G, 16], X_scales [E, R, G]      all experts; read as X [E, 32 G, R], transposed
  *                                                   like convert_moe_packed_tensors of transformers

@@ -54,10 +54,10 @@
  *   AutoRound    q = round(clip(w / s + v, lo, hi))
  *                s = rnd(b max(-L, M) / hi)
  *
- * v is added to w / s and is not a fraction of a step, as in auto-round. Near 0, v can move a code
- * by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round. rnd
- * rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which
- * does not change.
+ * As in auto-round, v is added to w / s, and is not multiplied by the step. Near 0, v can move a
+ * code by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round.
+ * rnd rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale,
+ * which does not change.
  *
  * A step of AutoRound follows the sign of the gradient, at a rate that falls linearly to 0. The
  * result of a row is the set of codes of the step in which the row had its lowest loss.

@@ -100,7 +100,7 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* Adds errors to columns [j, j + wide). These are the errors of all columns of the block that are
+/* For each of the columns [j, j + wide): adds the errors of those columns of the block that come
  * before column j. Updates `at_once` columns at the same time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {

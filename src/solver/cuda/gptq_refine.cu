@@ -55,8 +55,8 @@ static __global__ void refine_losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* True if the loss of the proposal is at most the loss of the accepted values, for the band that
- * contains row r. `band`: number of consecutive rows that share scales. */
+/* True if the proposal does not raise the loss of the band that contains row r. `band`: number of
+ * consecutive rows that share scales. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -98,7 +98,7 @@ typedef struct refiner {
     int64_t rows;
     float *scales;       // own: scales and zero points of a tile in host memory, [2, rows, groups]
     double *figures;     // own: losses of the rows of a tile in host memory, [rows]
-    /* true: the loss that would result if all w^ were 0 must still be computed */
+    /* true: the loss for w^ = 0 must still be computed */
     bool wants_all;
 } refiner;
 

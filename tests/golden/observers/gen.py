@@ -86,7 +86,8 @@ CASES = [
 ]
 
 
-# Cases of static input activations: the number of samples, then the members of a row of CASES.
+# Cases of static input activations. A case has the number of samples, and then the same members as
+# a case of CASES.
 ACTIVATIONS = [
     (9, 7, 96, ints(8, "tensor"), "minmax", {}),
     (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=0.25)),

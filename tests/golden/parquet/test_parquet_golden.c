@@ -125,7 +125,7 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fault_check(f, &faults[i]);
 }
 
-/* Replaces a value of the footer, which is a codec or a number of rows. The value has one byte. */
+/* Replaces a byte of the footer. The byte is a codec or a number of rows. */
 static void test_footer(void **state)
 {
     fixture *f = *state;

@@ -54,8 +54,8 @@ static uint32_t crc32_of(const void *p, size_t n)
     return ~c;
 }
 
-/* Replaces -0 by +0. compressed-tensors keeps the sign of a value that is rounded to 0, which
- * integer codes cannot store. */
+/* Replaces -0 by +0. compressed-tensors keeps the sign of a value that it rounds to 0, but integer
+ * codes cannot store this sign. */
 static void drop_minus_zero(void *p, osh_dtype dt, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
