@@ -36,7 +36,8 @@ typedef struct sizing {
     osh_matching trial;     // own: Linears of the source with their schemes, before sizes grow
     osh_graph *graph, *grown; // own: graphs of the model with its old and with its new sizes
     int *weight_of;         // own [Linears]: index of the weight in `graph`; -1: none
-    int *key_of; // own [Linears]: index in `keys` of the size on which the columns depend; -1: none
+    // own [Linears]: index (in `keys`) of the size that sets the number of columns; -1: none
+    int *key_of;
     /* own [values]: number of equal parts of the value, each of which grows; 0: not set, counts as
      * 1 */
     int64_t *parts;

@@ -195,8 +195,8 @@ typedef struct osh_rewriter {
     /* True: must be the first modifier of a recipe, because it changes the modules that the other
      * modifiers see. */
     bool first;
-    /* True: cannot be combined with a transform or with another such rewriter, because both would
-     * change weights that are no targets. */
+    /* True: the modifier changes weights that are no targets. A recipe cannot combine it with a
+     * transform or with another rewriter for which `alone` is true. */
     bool alone;
 } osh_rewriter;
 #endif
