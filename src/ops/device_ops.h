@@ -89,7 +89,7 @@ typedef struct osh_device_ops {
     /* Finds the first NaN or infinity of x. Let i be `base` plus its index in x. If i is smaller
      * than *first (in device memory), sets *first to i. */
     osh_status (*finite)(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
-    /* Does the work of `finite` only for the rows of x that `rows` lists, with base 0. */
+    /* Does the work of `finite`, but only for the rows of x in the list `rows`. `base` is 0. */
     osh_status (*finite_rows)(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                               const osh_op_rows *rows);
     /* Finds the first of n tensors that has a NaN or infinity. Sets *first to the index of this

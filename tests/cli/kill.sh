@@ -83,8 +83,8 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# From a random call on, the disk fails or is full, and the error says so. The same command succeeds
-# when the disk works again.
+# The disk fails or becomes full at a random call, and stays so. The error says so. The same command
+# succeeds when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
     for i in $(seq $few); do

@@ -216,8 +216,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes the gradient of a sample's keys or values to columns of the gradient of in[k]. `at` is the
- * first of these columns. x [D, L]: the transpose of the sample's gradient. */
+/* Writes the gradient of the keys or values of one sample. It becomes a part of the gradient of
+ * in[k], in the columns from `at` on. x [D, L]: the transpose of the sample's gradient. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {
