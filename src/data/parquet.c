@@ -342,8 +342,8 @@ done:
     return rc;
 }
 
-/* If `ended` is true, fails unless all wanted columns have ended. If not, fails unless all wanted
- * columns begin a row. */
+/* `ended` true: fails if a wanted column has not ended. False: fails if a wanted column does not
+ * begin a row. */
 static osh_status parquet_check_row(osh_ctx *cx, osh_parquet *p, bool ended)
 {
     osh_status rc = OSH_OK;
