@@ -134,8 +134,8 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 
 /* ---- simulate_pass.c ---- */
 
-/* Counts the bytes of running the nodes of the step for all batches, and changes the values in the
- * activation store as the step does. */
+/* Counts the bytes that are needed to run the step's nodes for all batches. Changes the values in
+ * the activation store as the step does. */
 osh_status osh_sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st);
 
 /* ---- simulate_solve.c ---- */

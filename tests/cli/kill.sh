@@ -71,7 +71,8 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        # with another exit code, the run had finished, or did not handle the signal yet
+        # any other exit code means that the run had already finished, or did not handle the signal
+        # yet
         [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial' log

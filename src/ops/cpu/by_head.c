@@ -8,7 +8,7 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // own: range of rows of each sample
+    osh_tile *seq; // own: for each sample, the range of its rows
     float *room;   // own: scratch, `floats` floats for each thread
 } head_job;
 

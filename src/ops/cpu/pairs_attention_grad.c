@@ -45,7 +45,7 @@ typedef struct grad_head {
 
 typedef struct pairs_attention_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: range of rows of each sample
+    const osh_tile *seq; // view: for each sample, the range of its rows
     int64_t longest;     // number of tokens of the longest sample
     uint32_t *room;      // own: scratch, `words` 32-bit words for each thread
     int64_t words;       // number of 32-bit words of the scratch of a thread
