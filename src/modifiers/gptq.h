@@ -87,7 +87,7 @@ bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets `cost` [I] to the increase of GPTQ's loss per squared rounding error of each column. On
+/* For each column, sets `cost` [I] to the increase of GPTQ's loss per squared rounding error. On
  * entry `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored,
  * `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,

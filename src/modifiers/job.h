@@ -50,7 +50,7 @@ struct osh_linear_job { // one Linear to quantize or prune
     osh_tensor *target;         // own
     /* True: the modifier must not change w, even if osh_solver.propagates is true. */
     bool keep_w;
-    /* True: zeros of w must remain 0. Then w must become the dequantized weight, even if
+    /* True: zeros of w must remain 0, and w must become the dequantized weight even if
      * osh_solver.propagates is false. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that become 0

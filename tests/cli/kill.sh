@@ -186,8 +186,8 @@ steps >steps.txt
     { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
 same out want.gptq "resumed from the disk tier"
 
-# Only one process at a time may write an output. To continue a run, the inputs that have an effect
-# on the bytes must be the same. Other inputs may differ.
+# Only one process at a time may write an output. A run continues only if all inputs that affect the
+# bytes are the same. Other inputs may differ.
 leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?

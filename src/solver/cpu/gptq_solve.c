@@ -71,8 +71,8 @@ static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const 
         }
 }
 
-/* Loads rows of the weight into a panel as f32, with columns in solving order and 0 in dead columns
- * (the input is always 0). */
+/* Loads rows of the weight into a panel as f32, with columns in solving order. Dead columns, whose
+ * input is always 0, become 0. */
 static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
     const osh_gptq_solve_args *a = j->a;
