@@ -97,8 +97,8 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- calls for the jobs of one input ---- */
 
-/* True if the recipe has `target: original`: the solve aims at the outputs of the original weights.
- *  */
+/* True if the recipe has `target: original`: the solve aims at the outputs of the original
+ * weights. */
 bool osh_gptq_is_original(const osh_gptq *g);
 /* True if the columns of the job are solved in the order of the descending diagonal of H. False if
  * they are solved in the order of the checkpoint. */
