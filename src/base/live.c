@@ -76,8 +76,8 @@ enum {
     ERROR,
     N_PIECES,
     PIECE = 512,
-    FAIR_NAME = 22,  // the name is shortened to this length before error and memory are left out
-    LEAST_NAME = 12, // the name is shortened to this length before the other fields are left out
+    FAIR_NAME = 22,  // length to which a name is shortened before `error` and `memory` are left out
+    LEAST_NAME = 12, // length to which a name is shortened before the other fields are left out
     LEAST_BAR = 8,   // shortest bar: columns between the brackets
     MOST_BAR = 20
 };
