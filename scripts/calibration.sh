@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# calibration.sh - measures the calibration of static activations, for docs/how-to/calibration.md,
-# on a model whose values are much larger than its weights. Prints a table in Markdown.
+# calibration.sh - measures the calibration of static activations. The model's values are much
+# larger than its weights. Prints a table in Markdown for docs/how-to/calibration.md.
 #
 # The table has one row for each observer that reads values once. An observer that reads values
 # twice has four rows. In three of them, --calib-cache is `ram`, `disk` or `recompute`. In the

@@ -75,8 +75,9 @@ def names_of_rows():
         for row in re.findall(r"\.methods = {([^}]+)}", path.read_text()):
             methods |= set(re.findall(r'"([^"]+)"', row))
     words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS),
-             # Other directories may use three names of sources. "compressed-tensors" is also the
-             # format of outputs. "gptq" and "awq" are also methods of compression.
+             # Three names of sources are left out, because other directories may use them.
+             # "compressed-tensors" is also the format of outputs. "gptq" and "awq" are also methods
+             # of compression.
              ("quant", "a source", methods - {"compressed-tensors", "gptq", "awq"})]
     for _, what, names in words:
         if len(names) < 4:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # quickstart.sh - installs missing packages, builds the preset "release", and compresses the small
-# model of the repository by rounding to nearest and by GPTQ. Prints size and perplexity before and
-# after, and commands to try next. Prints the compiler's output only if the build fails.
+# model of the repository by rounding to nearest and by GPTQ. Prints a table with the sizes and
+# perplexities of the model and of the outputs. Then prints commands to try next. Prints the
+# compiler's output only if the build fails.
 set -euo pipefail
 shopt -s inherit_errexit # a failed measurement ends the script, also inside of $(...)
 cd "$(dirname "$0")/.."

@@ -20,7 +20,8 @@ for preset in "${presets[@]:-release}"; do
         cmake --build --preset "$preset" -- --quiet || { echo "$preset does not build"; exit 1; }
     junit=build/$preset/ctest.xml
     rm -f "$junit"
-    # one test more than processors: some tests wait for the disk or for other processes
+    # runs one more test at a time than there are processors: some tests wait for the disk or for
+    # other processes
     ctest --preset "$preset" -j $(($(nproc) + 1)) --output-junit "$PWD/$junit" "$@" || failed_run=1
     [ -e "$junit" ] || { echo "ctest of $preset left no result"; exit 1; }
     # a line of the JUnit file: <testsuite tests="30" failures="1" disabled="0" skipped="2" ...>

@@ -243,8 +243,8 @@ EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
 
 
-# transformers 5.17 writes the prefix language_model.model into names of text models inside other
-# models. Released files do not have this prefix.
+# transformers 5.17 writes the prefix language_model.model into the names of a text model that is a
+# part of another model. Released files do not have this prefix.
 TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 
 

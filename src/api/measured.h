@@ -7,8 +7,8 @@
 
 /* Sets *wants to true if the recipe asks for a measurement whose result is not in the recipe. */
 osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
-/* Measures, or reads the result from a finished output of the same job. Sets *recipe (own) to the
- * recipe with the result. */
+/* Makes the measurement. If there is a finished output of the same job, reads the result from it
+ * instead. Sets *recipe (own) to the recipe with the result. */
 osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink,
                        void *user);
 /* Sets *text (own) to lines for `oneshot plan` that describe the measurement, such as its host

@@ -30,7 +30,7 @@ typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
-    /* Spelling in a recipe, with underscores; on the command line: --name, with dashes. */
+    /* Name in a recipe, with underscores. The flag of the command line is --name, with dashes. */
     const char *name;
     osh_field_type type;
     size_t offset;

@@ -46,7 +46,7 @@ void osh_file_unlock(osh_file *f)
         *at = f->next_locked;
         break;
     }
-    // close alone would not unlock a file that a child of a concurrent fork still has open
+    // `close` alone would not unlock the file while a child of a concurrent fork has it open
     flock(f->fd, LOCK_UN);
     close(f->fd);
     f->fd = -1, f->locked = false;
@@ -83,8 +83,8 @@ static const char *foreign_text(const struct stat *st)
 }
 
 /* Removes the file at `path` if a killed process has left it. A missing file is no error. Fails if
- * a process has locked the file. Also fails unless the file is regular, belongs to this user and
- * has one hard link. */
+ * a process has locked the file. Also fails if the file is not regular, belongs to another user or
+ * has several hard links. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;

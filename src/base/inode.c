@@ -65,8 +65,8 @@ done:
     return rc;
 }
 
-/* True if the path `real`, or a directory that contains it, is the directory that `dir` describes.
- * `real` is absolute. Overwrites `real`. */
+/* True if `dir` describes the path `real` or a directory above it. `real` is absolute. Overwrites
+ * `real`. */
 static bool path_has_above(char *real, const struct stat *dir)
 {
     struct stat st;

@@ -108,7 +108,7 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    // after this lock is free, each waiting thread sleeps or will check its condition again
+    // once this lock is free, every waiting thread is asleep, or has yet to check its condition
     pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);

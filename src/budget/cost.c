@@ -34,7 +34,7 @@ static const double attends_rate = 0.6;
 /* Floating-point operations per second of Cholesky factorizations and triangular inverses. */
 static const double factors_per_s = 20e9;
 static const double solves_per_s = 15e9;   // operations per second of GPTQ's column loop
-static const double elements_per_s = 0.5e9; // elements per second that elementwise ops write
+static const double elements_per_s = 0.5e9; // elements that elementwise ops write per second
 /* bytes per second that are read from files or written to them */
 static const double bytes_per_s = 1e9;
 static const double codes_per_s = 0.15e9;  // weights per second that are rounded and packed

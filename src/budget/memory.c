@@ -109,8 +109,8 @@ done:
     return rc;
 }
 
-/* Simulates the run with the same phases for all visits: `rounds` passes for the Hessians, or
- * segments (take_phases). */
+/* Simulates the run with the phases that take_phases derives from `rounds`. All visits get the same
+ * phases. */
 static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds, bool *ever)
 {
     p->memory.tier = tier;

@@ -108,8 +108,8 @@ size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
  * The statistic is of a value with I channels. The bytes are in the arena with a GPU, else in host
  * memory. */
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
-/* Returns the number of bytes of the sum for the input of Linear l, plus the bytes of the data that
- * a solve computes from the sum. */
+/* Returns the number of bytes of the sum for the input of Linear l. Includes the data that a solve
+ * computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 /* Returns the number of bytes of the partial sum (member `part` of osh_stat), which is as large as
  * the sum. Returns 0 if there is no partial sum. */
@@ -134,8 +134,8 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 
 /* ---- simulate_pass.c ---- */
 
-/* Counts the bytes of running the nodes of the step for all batches, and changes the values in the
- * activation store as the step does. */
+/* Counts the bytes that are needed to run the step's nodes for all batches. Changes the values in
+ * the activation store as the step does. */
 osh_status osh_sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st);
 
 /* ---- simulate_solve.c ---- */

@@ -207,8 +207,8 @@ static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, c
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->weights.loaded[w];
 }
 
-/* Allocates simulated blocks of GPU memory for those weights of the next visit that are loaded in
- * advance: its first weights. */
+/* The run loads the first weights of the next visit in advance. Allocates simulated blocks of GPU
+ * memory for these weights. */
 static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;

@@ -279,8 +279,7 @@ done:
     return rc;
 }
 
-/* Counts the bytes of the calls in the window `w`, if these calls are solved in parallel, each on
- * one thread. */
+/* The calls in the window `w` are solved in parallel, each on one thread. Counts their bytes. */
 static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
     int64_t results = 0, run = 0, most_run = 0, pack = 0;

@@ -47,9 +47,9 @@ typedef struct osh_chat_row {
 } osh_chat_row;
 typedef struct osh_chat_span { size_t begin, end; } osh_chat_span; // bytes [begin, end) of a text
 typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spans; // own
-/* Appends the text of a row with a conversation to the empty buffer `out`, and the positions of the
- * assistant's answers to `spans`. An answer is the text that the model would write, including the
- * end of turn (answers.c). */
+/* Renders the conversation of a row. Appends its text to the empty buffer `out`, and the positions
+ * of the assistant's answers to `spans`. An answer is the text that the model would write,
+ * including the end of turn (answers.c). */
 osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                    osh_chat_spans *spans, const osh_chat_row *row);
 /* Frees the list of positions. */

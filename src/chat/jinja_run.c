@@ -73,7 +73,7 @@ bool osh_jrun_step(osh_jrun *r, size_t n)
 
 bool osh_jrun_step_chars(osh_jrun *r, size_t n)
 {
-    enum { CHAR_COST = 8 }; // copying this many bytes takes the time of decoding one character
+    enum { CHAR_COST = 8 }; // decoding one character takes as long as copying this many bytes
     return osh_jrun_step(r, n < SIZE_MAX / CHAR_COST ? CHAR_COST * n : SIZE_MAX);
 }
 

@@ -168,8 +168,8 @@ static osh_status parquet_put_value(osh_ctx *cx, osh_parquet *p, const osh_pq_no
     return osh_fail(cx, OSH_E_INTERNAL, "column '%s' has no form", n->name);
 }
 
-/* Moves all columns below the node to the next value. The first of these columns has no value here;
- * fails if another one has a value. */
+/* Skips one value in each column below the node. The first column has no value here. Fails if
+ * another column has one. */
 static osh_status parquet_skip(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n)
 {
     osh_status rc = OSH_OK;
@@ -342,8 +342,8 @@ done:
     return rc;
 }
 
-/* If `ended` is true, fails unless all wanted columns have ended. If not, fails unless all wanted
- * columns begin a row. */
+/* `ended` true: fails if a wanted column has not ended. False: fails if a wanted column does not
+ * begin a row. */
 static osh_status parquet_check_row(osh_ctx *cx, osh_parquet *p, bool ended)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* shape.h - makes a line of each row of a .json or .csv, as a JSON object, chunk by chunk.
+/* shape.h - converts a .json or .csv to lines, chunk by chunk. A line is one row as a JSON object.
  *
  *   .json    [{"text": "a"}, {"text": "b"}], or objects one after the other, also over several
  *            lines. Each object becomes one line.

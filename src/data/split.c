@@ -64,8 +64,8 @@ static bool read_split(bound *from, bound *to, const char *text, size_t n)
     return !strcmp(s, "]");
 }
 
-/* Returns the number of the row that bound b names in a file with n rows. Returns `missing` if the
- * bound is absent. */
+/* Returns the number of the row to which the bound b refers, in a file with n rows. Returns
+ * `missing` if the bound is absent. */
 static int64_t bound_row(const bound *b, bool percent, int64_t n, int64_t missing)
 {
     int64_t row = !b->given ? missing

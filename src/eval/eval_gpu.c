@@ -36,7 +36,7 @@ struct osh_eval_gpu {
     osh_device *device;        // own
     int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
-    int64_t passing; // largest number of bytes of GPU memory that running or scoring a batch needs
+    int64_t passing; // largest number of bytes of GPU memory for running or scoring a batch
     bool rest_on_gpu;
     osh_eval_weights *weights; // own
     /* True if the next step's weights are prefetched, because they fit in the GPU's memory. */

@@ -25,7 +25,7 @@ enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
 static double memory_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
-/* Returns the smallest budget in MiB for the peak. */
+/* Returns the smallest --host-memory, in MiB, for a run with this peak. */
 static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_BYTES); }
 
 typedef struct job {

@@ -25,9 +25,9 @@ osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh
 void osh_sweep_close(osh_ctx *cx, osh_sweep *p);
 /* Begins the measurement. `more`: work besides the runs of subgraphs. */
 void osh_sweep_begin(osh_sweep *p, double more);
-/* Shows the progress in a piece of work: it consists of `total` equal parts, and `done` parts are
- * complete. `work` is the amount of work of the whole piece. If all parts are complete, adds `work`
- * to the completed work. The name and the phase are those of p->pr. */
+/* Shows the progress in a piece of work: `done` of its `total` equal parts are complete. `work` is
+ * the amount of work of the whole piece. If all parts are complete, adds `work` to the completed
+ * work. The name and the phase are those of p->pr. */
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total);
 /* Runs subgraph `index` with the visitor `v`, and shows the progress. The subgraph is step `step`
  * of the progress. */

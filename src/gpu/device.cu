@@ -80,7 +80,7 @@ done:
     return rc;
 }
 
-/* This kernel is never launched. gpu_describe only reads its attributes, because this fails if the
+/* This kernel is never launched. gpu_describe only reads its attributes: the read fails if the
  * binary has no code for the GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 

@@ -60,8 +60,9 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
  * these prefixes in order, until the checkpoint has the embedding table with the prefix:
  *   - the pairs in "names" of the template, or of the template that wraps this text model
  *   - b->plain
- *   - for models that were saved without a head: the pairs with b->plain removed from the inner
- *     prefix, and then the empty prefix
+ *   - for models that were saved without a head: the same pairs, but b->plain is removed from the
+ *     inner prefix
+ *   - for these models: the empty prefix
  * If no prefix fits, sets both members to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 

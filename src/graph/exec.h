@@ -174,8 +174,8 @@ int osh_next_set(const bool *set, int from, int n);
 /* Finds the nodes that must run to make the values v for which want[v] is true. Sets run[i] to true
  * for each such node first + i. run [n]: for the nodes [first, first + n). */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* True if nodes run sample by sample for a batch on the host with osh_exec_hooks.lanes. Each thread
- * then runs all nodes on its own sample, and does not wait for other threads after each node. The
+/* True if a batch on the host is run sample by sample. Needs osh_exec_hooks.lanes. Each thread then
+ * runs all nodes on its own sample, and does not wait for other threads after each node. The
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns the end e of the nodes [node, e) that run together, sample by sample.

@@ -340,8 +340,8 @@ done:
     return rc;
 }
 
-/* Walks over the nodes [first, end) sample by sample. last: index of the last of these nodes that
- * runs. Calls the hook only for the outputs of node `last`. */
+/* Walks over the nodes [first, end) sample by sample. last: the last node of the range that must
+ * run. Calls the hook only for the outputs of node `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;

@@ -25,7 +25,7 @@ typedef struct reading {
     int32_t *wanted;  // own [m]: table indices of the rows to read, ascending
     int64_t m;
     int64_t first, end; // the rows wanted[first] to wanted[end - 1] are in t
-    int64_t begin;      // table index of the first row of t
+    int64_t begin;      // index (in the table) of the first row of t
     _Atomic bool bad;   // true if an element of a row is not finite
 } reading;
 

@@ -225,8 +225,8 @@ static size_t http_on_body(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* Sets the proxy of the variable HTTP_PROXY. libcurl itself reads the other variables of proxies.
- * It ignores HTTP_PROXY, because in a CGI program a client could set this variable. */
+/* Sets the proxy that the variable HTTP_PROXY names. libcurl itself reads the other variables of
+ * proxies. It ignores HTTP_PROXY, because in a CGI program a client could set this variable. */
 static void http_set_proxy(osh_http *h, const char *url)
 {
     const char *proxy = h->hub->env("HTTP_PROXY");

@@ -139,7 +139,7 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    // the memory was counted only to see for how many workers the limit is enough
+    // the bytes were counted only to find how many workers fit into the memory limit
     osh_mem_uncount(cx, (size_t)*n * WORK_BYTES);
     return rc;
 }

@@ -20,8 +20,7 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
                             const osh_hub_name *name);
 /* Frees the list of files. */
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
-/* Returns the file of the list t with this path (a view), or NULL if the list does not have the
- * file. */
+/* Returns the file with this path in the list t (a view), or NULL if the list does not have it. */
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
 /* Reads a page of the Hub's list of files. Appends to the list t the files that may be part of a
  * model. Checks the names and sizes of all files of the page. */

@@ -30,7 +30,7 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    // name of a shard that exists and is another file than model.safetensors
+    // name of an existing shard that is not the file model.safetensors itself
     const char *other = NULL;
     int n_there = 0;
     bool has_one = false, there = false;

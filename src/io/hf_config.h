@@ -38,7 +38,7 @@ typedef struct osh_hf_size {
     const char *key;  // static string
     int64_t from, to; // from: size of the source; to: size to be written to config.json
 } osh_hf_size;
-enum { OSH_HF_SIZES = 16 }; // largest number of sizes that an output changes
+enum { OSH_HF_SIZES = 16 }; // largest number of sizes that are larger in the output
 
 typedef struct osh_hf_config {
     char *path;  // own: path of config.json, for messages

@@ -36,9 +36,10 @@ typedef struct sizing {
     osh_matching trial;     // own: Linears of the source with their schemes, before sizes grow
     osh_graph *graph, *grown; // own: graphs of the model with its old and with its new sizes
     int *weight_of;         // own [Linears]: index of the weight in `graph`; -1: none
-    int *key_of; // own [Linears]: index in `keys` of the size on which the columns depend; -1: none
-    /* own [values]: number of equal parts of the value; every part grows. 0: the number is not set,
-     * and the value counts as one part */
+    // own [Linears]: index (in `keys`) of the size that sets the number of columns; -1: none
+    int *key_of;
+    /* own [values]: number of equal parts of the value, each of which grows; 0: not set, counts as
+     * 1 */
     int64_t *parts;
     osh_padded *of;         // own [weights]: zeros that the weight gets; `tensor` -1: no zeros
     /* size: value of the key in config.json, 0: absent. unit: number that must divide the new

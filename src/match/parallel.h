@@ -11,7 +11,7 @@ osh_status osh_plan_parallel(osh_ctx *cx, int *n_checked, int *n_other, const os
 /* Returns the number of GPUs among which the columns of a module are split, or 1 if they are not
  * split. */
 int64_t osh_parallel_parts(const osh_options *o, const char *module);
-/* Returns the number of columns of a module that one GPU gets. Returns I (all columns) without
+/* Returns how many columns of a module one GPU gets. Returns I (all columns) without
  * --tensor-parallel, or if the module is not split along its columns. */
 int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I);
 #endif

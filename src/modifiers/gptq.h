@@ -87,7 +87,7 @@ bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets `cost` [I] to the increase of GPTQ's loss per squared rounding error of each column. On
+/* For each column, sets `cost` [I] to the increase of GPTQ's loss per squared rounding error. On
  * entry `cost` contains the diagonal of the Hessian h. Overwrites h. If h cannot be factored,
  * `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
@@ -97,8 +97,8 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- calls for the jobs of one input ---- */
 
-/* True if the recipe has `target: original`: the solve aims at the outputs of the original weights.
- *  */
+/* True if the recipe has `target: original`: the solve aims at the outputs of the original
+ * weights. */
 bool osh_gptq_is_original(const osh_gptq *g);
 /* True if the columns of the job are solved in the order of the descending diagonal of H. False if
  * they are solved in the order of the checkpoint. */

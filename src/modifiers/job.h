@@ -50,7 +50,7 @@ struct osh_linear_job { // one Linear to quantize or prune
     osh_tensor *target;         // own
     /* True: the modifier must not change w, even if osh_solver.propagates is true. */
     bool keep_w;
-    /* True: zeros of w must remain 0. Then w must become the dequantized weight, even if
+    /* True: zeros of w must remain 0, and w must become the dequantized weight even if
      * osh_solver.propagates is false. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that become 0
@@ -131,8 +131,8 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
  * finished jobs are taken in order: a finished job stays in memory until all earlier jobs are
  * finished. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
-/* True if there are enough small Linears to solve each on one thread. all: number of weights of all
- * Linears together. largest: number of weights of the largest Linear. */
+/* True if each Linear is solved on one thread, because all are small and there are enough. all:
+ * number of weights of all Linears together. largest: number of weights of the largest Linear. */
 bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 /* Returns the number of bytes of scratch of osh_job_finish. */

@@ -84,8 +84,8 @@ typedef struct osh_quantizer {
 
 /* Functions of a modifier that learns from the output of a whole block (learn/block.h). */
 typedef struct osh_learner {
-    // Returns how a block is learned (view). Returns NULL if m learns Linear by Linear. This may
-    // depend on the arguments of m.
+    // Returns how a block is learned (view), or NULL if m learns Linear by Linear. The arguments of
+    // m may decide which of the two it does.
     const osh_block_rule *(*blocks)(const osh_modifier *m);
     /* Begins the learning of one Linear, job j. Reads the name, scheme and w of j, and sets its
      * params and codes by rounding to nearest. Sets *a to the arguments of osh_ada_learner_new. */
@@ -99,9 +99,9 @@ typedef struct osh_learner {
 } osh_learner;
 
 /* The solver of a pruner sets weights to 0. After `compress`, `codes` of a job is the pruned weight
- * in the dtype of w, and `packed` is true. The modifier has one scheme with targets (Linears, or
- * modules that contain Linears) but without quantization arguments. A quantizer may follow in the
- * recipe. */
+ * in the dtype of w, and `packed` is true. The modifier has one scheme. It names targets (Linears,
+ * or modules that contain Linears), and has no quantization arguments. A quantizer may follow in
+ * the recipe. */
 
 /* Properties that a pruned weight must have when the output is checked. */
 typedef struct osh_prune_rule {
@@ -195,8 +195,8 @@ typedef struct osh_rewriter {
     /* True: must be the first modifier of a recipe, because it changes the modules that the other
      * modifiers see. */
     bool first;
-    /* True: cannot be combined with a transform or with another such rewriter, because both would
-     * change weights that are no targets. */
+    /* True: the modifier changes weights that are no targets. A recipe cannot combine it with a
+     * transform or with another rewriter for which `alone` is true. */
     bool alone;
 } osh_rewriter;
 #endif

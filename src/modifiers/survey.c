@@ -25,9 +25,9 @@
  *   A = max(max_j H_jj, 2 ln(n) mean_j H_jj)
  *
  * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated as
- * the larger of two values: one for one outlier channel, and one for a normal distribution. r is
- * the mean square of the relative error: 0 for integers, and 0.541 2^(-2 d) / 12 for a float with d
- * mantissa bits. */
+ * the larger of two values. The first is right if the group has one outlier channel, the second if
+ * the inputs have a normal distribution. r is the mean square of the relative error: 0 for
+ * integers, and 0.541 2^(-2 d) / 12 for a float with d mantissa bits. */
 #include "modifiers/survey.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@ osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const in
 {
     osh_status rc = OSH_OK;
     int64_t I = d->shape[0];
-    // order: own; copy of the list perm on the device that has d
+    // order: own; copy of the list `perm`, on the device of d
     osh_tensor factor = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)u), *order = NULL;
     osh_tensor list = osh_tensor_view(OSH_I32, 1, &I, (int32_t *)perm);
     osh_op_args a = {.in = {&factor, &list}, .out = {d}};

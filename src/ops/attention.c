@@ -114,7 +114,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     // own, in f32: scores of the sinks, [H]; NULL: the op has no sinks
     float *sinks = NULL;
     double *p = NULL;     // own: scratch [N]
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
@@ -192,7 +192,7 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     float *q = NULL, *k = NULL, *v = NULL; // own, in f32: q [N, H*Dh]; k and v [N, K*Dh]
     float *sinks = NULL; // own, in f32: scores of the sinks, [H]; NULL: the op has no sinks
     double *p = NULL;                      // own [2, N]: scratch for p (row 0) and dp (row 1)
-    osh_tile *seq = NULL;                  // own: range of rows of each sample
+    osh_tile *seq = NULL;                  // own: for each sample, the range of its rows
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;

@@ -54,7 +54,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct windows_job {
     const osh_op_args *a;
-    /* Tiles of at most 4 queries of one sample; chunk i of the parallel work computes tile i. */
+    /* Tiles, each with at most 4 queries of one sample; chunk i of the parallel work computes tile
+     * i. */
     const osh_tile *seqs;
     /* Own, in f32: inputs kv and c, with the sample's earlier tokens if there is a state. */
     const float *kv, *c;

@@ -48,7 +48,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct compress_job {
     const osh_op_args *a;
-    /* Tiles of rows of one sample; chunk i of the parallel work computes tile i. */
+    /* Tiles, each with rows of one sample; chunk i of the parallel work computes tile i. */
     const osh_tile *seqs;
     int64_t kept; // number of rows of earlier tokens in the state (osh_op_past); 0: no state
 } compress_job;
@@ -162,7 +162,7 @@ static osh_status compress_ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, m = ((const osh_compress_attr *)a->attr)->window;
-    // own: tiles of rows of one sample; chunk i of the parallel work computes tile i
+    // own: tiles, each with rows of one sample; chunk i of the parallel work computes tile i
     osh_tile *tiles = NULL;
     compress_job j = {.a = a, .kept = a->past ? compress_kept(a->attr) : 0};
 

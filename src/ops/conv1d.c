@@ -175,7 +175,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: range of rows of each sample
+    osh_tile *seq; // own: for each sample, the range of its rows
     int64_t n_seqs, longest;
     double *room;  // own: scratch, for each thread [2, tokens of the longest sample]
 } conv_back_job;

@@ -154,7 +154,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -217,8 +217,8 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
     /* Each is [Dv].
-     * u: contains the e of the formulas.
-     * du: contains the du of the formulas, and their e' at the end of the step. */
+     * u: the e of the formulas.
+     * du: the du of the formulas. At the end of the step: the e' of the formulas. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // gates of the token: decay and beta * sigmoid(b)
@@ -303,7 +303,7 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     double *room = NULL;  // own: memory for the double arrays of m
     float *keys = NULL;   // own: memory for the float arrays of m
     whole w = {0};        // own

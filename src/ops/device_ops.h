@@ -89,7 +89,7 @@ typedef struct osh_device_ops {
     /* Finds the first NaN or infinity of x. Let i be `base` plus its index in x. If i is smaller
      * than *first (in device memory), sets *first to i. */
     osh_status (*finite)(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
-    /* Does the work of `finite` only for the rows of x that `rows` lists, with base 0. */
+    /* Does the work of `finite`, but only for the rows of x in the list `rows`. `base` is 0. */
     osh_status (*finite_rows)(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                               const osh_op_rows *rows);
     /* Finds the first of n tensors that has a NaN or infinity. Sets *first to the index of this
@@ -110,10 +110,11 @@ typedef struct osh_device_ops {
      * Waits for the device. */
     osh_status (*count_routes)(osh_ctx *cx, int32_t *n, const osh_tensor *route);
     /* Computes out = sum + the outputs of the experts. An expert computes only the rows that are
-     * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down)
-     * and moe_combine for one expert after the other. hidden_size (D) and intermediate_size (F)
-     * must be multiples of 8. If `down` of the experts is NULL, only computes their activations:
-     * out [rows, F] gets the routed rows of one expert after the other, and `sum` is not read. */
+     * routed to it. The bytes are those of running these ops for one expert after the other: linear
+     * (gate, up), glu, linear (down), moe_combine. hidden_size (D) and intermediate_size (F) must
+     * be multiples of 8. If the member `down` of the experts is NULL, only computes their
+     * activations: out [rows, F] gets the routed rows of one expert after the other, and `sum` is
+     * not read. */
     osh_status (*mixture)(osh_ctx *cx, const osh_mixture *m);
     /* Replaces n Hessians [I, I] by the factors U of the op gptq_factor. I must not exceed
      * OSH_FACTORS_MOST. Reads only the lower triangles. If Hessian k is not positive definite, sets

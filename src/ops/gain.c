@@ -45,7 +45,7 @@ static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
     float *x = NULL, w;   // own [N, D]: x in f32
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -1,7 +1,6 @@
 /* gated.h - computes act(x gate^T) * (x up^T) in one step. This is the first part of a gated MLP.
- * The result has the same bytes as the ops linear (gate), linear (up) and glu, one after the other.
- * The two matrix products are computed block by block in the L1 cache. Neither of them is stored as
- * a whole. */
+ * The bytes are those of running three ops: linear (gate), linear (up) and glu. The two matrix
+ * products are computed block by block in the L1 cache. Neither of them is stored as a whole. */
 #ifndef OSH_GATED_H
 #define OSH_GATED_H
 #include "ops/op.h"

@@ -153,7 +153,7 @@ static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
     int64_t n_w = osh_tensor_numel(a->in[2]);
     double *dw = NULL;    // own [D] or [H*D]: gradient of w for one sample
-    osh_tile *seq = NULL; // own [samples]: range of rows of each sample
+    osh_tile *seq = NULL; // own [samples]: for each sample, the range of its rows
 
     if (!a->din[2])
         return osh_by_part(cx, a, N, ROWS, gated_norm_back_chunk);

@@ -105,7 +105,7 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL if the op has no weight
     double *sums = NULL;        // own [2, D]: dw and db of one sample
-    osh_tile *seq = NULL;       // own: range of rows of each sample
+    osh_tile *seq = NULL;       // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(norm_factors_read(cx, &w, a->in[1], D, at, a->in[0]->dtype));

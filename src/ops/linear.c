@@ -87,7 +87,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, I]; w [O, I]
-    osh_tile *seq = NULL;       // own: range of rows of each sample
+    osh_tile *seq = NULL;       // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

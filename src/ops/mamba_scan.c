@@ -47,7 +47,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct mamba_job {
     const osh_op_args *a;
-    const osh_tile *seq; // view: range of rows of each sample
+    const osh_tile *seq; // view: for each sample, the range of its rows
     int64_t n_seqs, I, S;
 } mamba_job;
 
@@ -196,7 +196,7 @@ static osh_status mamba_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), S = osh_width(a->in[2]), n_seqs = 0;
     mamba_back b = {{0}};
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
 
     for (int k = 0; k < 4; k++) OSH_TRY(osh_f32_copy(cx, &b.in[k], a->in[k]));
     for (int k = 4; k < 7; k++) OSH_TRY(osh_f32_weight(cx, &b.in[k], a->in[k], a->in[0]->dtype));

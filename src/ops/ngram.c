@@ -137,7 +137,7 @@ static osh_status ngram_row_ids(osh_ctx *cx, const osh_op_args *a, int32_t *rows
     osh_status rc = OSH_OK;
     const osh_ngram_attr *at = a->attr;
     const int32_t *ids = a->in[0]->data;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     gram_tables g;
     OSH_TRY(tables_load(cx, &g, a));

@@ -257,7 +257,8 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
                            int64_t out_width, int64_t n_tokens, int n_threads);
 bool osh_op_has_grad(const osh_op *op, bool on_device); // true if osh_op_grad supports the op
 /* Computes the gradients and adds them to a->din, on the device of dout or on the host. Fails with
- * OSH_E_UNSUPPORTED if the op has no gradient, or none for GPUs although dout is on a device. */
+ * OSH_E_UNSUPPORTED if the op has no gradient. Also fails if dout is on a device and the op has no
+ * gradient for GPUs. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Finds the first NaN or infinity of x, on all threads. Sets *at to its index, or to -1 if all
  * values are finite. */

@@ -76,7 +76,7 @@ static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t i = 0; i < seq[s].n * D; i++)

@@ -87,7 +87,7 @@ static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D]
     double *dw = NULL;          // own [D]: gradient of w for one sample
-    osh_tile *seq = NULL;       // own: range of rows of each sample
+    osh_tile *seq = NULL;       // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

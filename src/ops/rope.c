@@ -113,7 +113,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {

@@ -121,7 +121,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -215,7 +215,7 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     double *Z = NULL;     // own: dZ [P, S], and after it the states Z [N + 1, P, S]
     whole w = {0};        // own
 

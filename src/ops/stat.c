@@ -212,8 +212,8 @@ done:
 
 static bool stat_is_lower(const osh_stat *s) { return s->type->merge == &osh_op_merge_lower; }
 
-/* True if the state is merged row by row: a triangle, or sums in several rows. All other states
- * have few bytes, and are merged as a whole. */
+/* True if the state is merged row by row. This is so for triangles and for matrices of sums. All
+ * other states have few bytes, and are merged as a whole. */
 static bool stat_has_rows(const osh_stat *s)
 {
     return s->all->ndim == 2 && (stat_is_lower(s) || s->type->merge == &osh_op_merge_sums);

@@ -81,7 +81,7 @@ static osh_status xielu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     xielu_slopes s = slopes_read(a->in);
     float *x = NULL;      // own [N, F]: x in f32
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -158,7 +158,7 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 /* ---- choice of candidates ---- */
 
 typedef struct step { // change of a unit from one candidate to a candidate with more bytes
-    double per_byte;  // loss that the step saves per byte that it costs
+    double per_byte;  // decrease of the loss, divided by the additional bytes
     int unit, from, to;
 } step;
 

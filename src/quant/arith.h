@@ -82,8 +82,8 @@ typedef struct osh_q_coded {
 /* Decodes rows [first, first + n) to `to` [n, I] of dtype dt, on the calling thread. */
 void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n);
 
-/* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 of two rows of n elements of dtype dt, in double.
- * The result is the same on every machine. */
+/* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 in double. a and b are rows of n elements of dtype
+ * dt. The result is the same on every machine. */
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 
 /* State of an observer, which finds the range of one static activation. It observes the samples one

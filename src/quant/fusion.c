@@ -28,8 +28,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
     return (osh_q_family){config->type, config->text_type};
 }
 
-/* True if the name of the module that contains `module` ends with the part `in`. `leaf` points to
- * the part of `module` after its last dot. */
+/* True if the parent of `module` has a name that ends with the part `in`. The part of `module`
+ * after its last dot begins at `leaf`. */
 static bool stands_in(const char *module, const char *leaf, const char *in)
 {
     size_t n = strlen(in), at = (size_t)(leaf - module);

@@ -1,7 +1,7 @@
 /* kernels.h - declares the loops over the elements of a segment: range, encode, decode, error. A
  * segment is n elements of a row that share scale and zero point. This header is only for
- * src/quant. There are implementations in plain C, with AVX2 and with AVX-512. The plain C defines
- * the results; all three give the same bytes. tests/unit/test_arith.c compares them. */
+ * src/quant. There are three implementations: plain C, AVX2 and AVX-512. The plain C defines the
+ * results, and the other two give the same bytes. tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"

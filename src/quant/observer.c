@@ -140,8 +140,8 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
 }
 
 /* Fails if the observer does not support NVFP4. The global scale of NVFP4 depends on the ranges of
- * several weights, which are read some rows at a time. So the observer must be able to find the
- * ranges of some rows alone. */
+ * several weights, and each weight is read in pieces of a few rows. So the observer must find the
+ * ranges of a piece without the other rows. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
                                  const char *where)
 {

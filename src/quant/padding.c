@@ -80,7 +80,7 @@ done:
     return rc;
 }
 
-/* Makes the tensor `of` virtual, so that its zeros are added when it is read. */
+/* Makes a tensor virtual: its zeros are added when it is read. */
 static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding *p,
                              const osh_padded *of)
 {

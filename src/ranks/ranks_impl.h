@@ -28,9 +28,9 @@ struct osh_ranks {
     char told[4096];     // message of osh_ranks_fail
 };
 
-/* Waits until a transfer is complete. If it fails, MPI may still use the memory of the transfer, so
- * the job must then end. It fails after an error of MPI, an interrupt, or a failure of another
- * rank. */
+/* Waits until a transfer is complete. Fails after an error of MPI, an interrupt, or a failure of
+ * another rank. MPI may then still use the memory of the transfer, so the job must end after a
+ * failure. */
 osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request);
 /* if `code` is not 0, fails with the text that MPI has for this code */
 osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code);

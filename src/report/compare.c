@@ -24,7 +24,7 @@ static const char about_loss[] =
 static const char about_unscored[] =
     "no evaluation: want runs with --eval TEXT, or files of `oneshot eval --panel`";
 
-typedef struct table { // a table with a row for each panel (osh_panel, the results of one output)
+typedef struct table { // a table; each row is an osh_panel, the results of one output
     const osh_panel *of;
     int n;
     const osh_panel *scored; // first panel with scores; NULL: there is none

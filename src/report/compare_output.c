@@ -9,8 +9,9 @@
 #include "io/container.h"
 #include "text/json.h"
 
-/* Sums of two losses of each module: its loss, and its loss after rounding to nearest. Modules with
- * an unknown loss do not count. */
+/* Sums over the modules whose losses are known.
+ * lost: loss of the module.
+ * nearest: loss of the module after rounding to nearest. */
 typedef struct module_losses {
     double lost, nearest;
 } module_losses;

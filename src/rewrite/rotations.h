@@ -35,7 +35,7 @@ struct osh_rotated {
 /* Sets p->rotated, and registers how the rotations change weights. Needs in->recipe and in->graph,
  * and may replace the graph. */
 osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* True if the rotations include queries and keys of attentions, while the model runs. */
+/* True if queries and keys of an attention are rotated while the model runs. */
 bool osh_online_attends(const osh_rewrites *p);
 /* Logs a warning that names the loaders which apply rotations while the model runs. Logs nothing if
  * all rotations are in the weights. */

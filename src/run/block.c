@@ -52,8 +52,8 @@ done:
     return rc;
 }
 
-/* Makes a job (arguments and results of a modifier for one Linear) for each Linear that learns, and
- * a copy of its original weight. */
+/* For each Linear that learns: makes a job (arguments and results of a modifier for one Linear),
+ * and copies the original weight. */
 static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_solving *s)
 {
     osh_status rc = OSH_OK;

@@ -46,9 +46,9 @@ osh_visit_state osh_engine_state(const osh_engine *e); // returns the state for 
 osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);
 osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s);
 void osh_engine_release(osh_ctx *cx, osh_engine *e, const osh_step *s);
-/* Stops the thread that prefetches and waits for its end. Frees the weights that were not used. */
+/* Stops the prefetch thread, and waits until it has ended. Frees the weights that were not used. */
 void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f);
-/* With a GPU: frees the copies in host memory of the weights of range r, except those that a later
- * solve needs. */
+/* With a GPU: host memory has copies of the weights of range r. Frees these copies, except those
+ * that a later solve needs. */
 void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r);
 #endif

@@ -342,8 +342,8 @@ static void hessian_double_lower(float *h, int64_t n)
     }
 }
 
-/* Searches for the factors of a fold with the smallest error. First brings the statistics into the
- * form that osh_search expects: turns the sums of |x| into means over tokens, and doubles X^T X
+/* Searches the factors with which a fold has the smallest error. First brings the statistics into
+ * the form that osh_search expects: turns the sums of |x| into means over tokens, and doubles X^T X
  * below the diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)

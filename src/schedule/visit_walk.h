@@ -97,7 +97,7 @@ osh_status osh_visit_add(osh_ctx *cx, osh_visit_walk *w, osh_step_kind kind, con
 /* Adds a step of this kind for nodes [first, first + n), without values. */
 osh_status osh_visit_add_nodes(osh_ctx *cx, osh_visit_walk *w, osh_step_kind kind, int first,
                                int n);
-/* True if an earlier run has solved all Linears of the range that read one of `values`. NULL stands
- * for all values. */
+/* True if an earlier run has solved each Linear of the range that reads one of `values`. NULL
+ * stands for all values. */
 bool osh_visit_solved(const osh_visit_walk *w, const bool *values);
 #endif

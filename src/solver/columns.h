@@ -35,8 +35,8 @@ typedef struct osh_gptq_column {
      * diag to the diagonal of h. */
     osh_status (*diag)(osh_ctx *cx, float *diag, const osh_tensor *h);
     osh_status (*set_diag)(osh_ctx *cx, osh_tensor *h, const float *diag);
-    /* Copies the diagonals of n Hessians on a device to diag [n, I]. NULL in the table row of the
-     * host. */
+    /* Copies the diagonals of n Hessians from device memory to diag [n, I] in host memory. NULL in
+     * the table row of the host. */
     osh_status (*diags)(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
     /* Prunes a weight by SparseGPT (solver/prune.h). The result differs only by rounding from that
      * of osh_prune_solve. NULL in the table row of the host. */

@@ -78,8 +78,8 @@ osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts
  * width], in the dtype of the value. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                           const osh_tensor *t);
-/* Copies the samples [first, first + n) of a value to t, which has the shape as in osh_acts_store.
- *  */
+/* Copies the samples [first, first + n) of a value to t, which has the shape as in
+ * osh_acts_store. */
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                          osh_tensor *t);
 /* Loads one sample of a value to t in host memory. Only for a store without a device. */

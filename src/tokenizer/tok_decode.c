@@ -427,8 +427,8 @@ static void decode_begin(osh_detokenizer *d, const decode_step *s)
 
 static osh_status decode_steps(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int from);
 
-/* Decodes the collected bytes of ByteFallback as UTF-8, or each byte as U+FFFD if they are invalid.
- * Passes the text to the decoder step with index `next`. */
+/* Decodes the collected bytes of ByteFallback. Valid UTF-8 is the text. If the bytes are not UTF-8,
+ * each byte becomes U+FFFD. Passes the text to the decoder step with index `next`. */
 static osh_status run_flush(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int next)
 {
     osh_status rc = OSH_OK;

@@ -20,8 +20,8 @@
  *                  way
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  *
- * The characters that the two libraries compare in different ways without case are in
- * tok_fold.c. */
+ * If case is ignored, the two libraries compare some characters in different ways. tok_fold.c lists
+ * these characters. */
 #include "base/buf.h"
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_pattern.h"

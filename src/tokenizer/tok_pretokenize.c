@@ -162,8 +162,8 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
     return rc ? rc : osh_tok_split(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
-/* Returns GPT-2's character for a byte (bytes_to_unicode): a printable Latin-1 character for its
- * own code, and U+0100, U+0101, ... in order for the other 68 bytes. */
+/* Returns GPT-2's character for a byte (bytes_to_unicode). A byte that is a printable Latin-1
+ * character keeps its code. The other 68 bytes get U+0100, U+0101, ... in order. */
 uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;

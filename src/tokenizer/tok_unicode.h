@@ -22,10 +22,10 @@ bool osh_uni_is_script(const char *name);
 /* True if the property contains a character without its other cases (Lu has A, not a). */
 bool osh_uni_is_cased(const char *name);
 /* True if Oniguruma and PCRE2 match a character from lo to hi with different characters when they
- * ignore the case. */
+ * ignore case. */
 bool osh_uni_folds_apart(uint32_t lo, uint32_t hi);
-/* True if Oniguruma may match the sequence of the two characters with a single character when it
- * ignores the case. */
+/* True if Oniguruma may match the two characters with a single character when it ignores case, such
+ * as "ss" with U+00DF. */
 bool osh_uni_folds_together(uint32_t first, uint32_t second);
 /* Returns the number of the script of a character. Returns 0 if the character has no script of its
  * own, and so takes the script of the text before it. */

@@ -117,7 +117,7 @@ done:
     return rc;
 }
 
-typedef struct stored { // stored tensors of a module in the output, and its weight in the source
+typedef struct stored { // a module: its stored tensors in the output, and its weight in the source
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     uint8_t *codes;                          // own

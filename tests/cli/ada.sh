@@ -20,8 +20,8 @@ recipe fp AutoRoundModifier NVFP4A16 ", iters: 20"
 head -c 10000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
-# The other recipes run the same code as AdaRound. So their outputs are compared only for another
-# number of threads and another batch.
+# The other recipes run the same code as AdaRound. So they run only once more, with other threads
+# and another batch; the outputs must be equal.
 recipes=(ar aq au fp)
 [ -z "$SANITIZED" ] || recipes=(ar)
 for r in "${recipes[@]}"; do

@@ -76,7 +76,8 @@ P
 done
 echo "same bytes"
 
-# The KL divergence from the source must be smaller with AWQ before the rounding than without it.
+# Compares AWQ before the rounding with the rounding alone. With AWQ, the KL divergence from the
+# source must be smaller.
 if [ -z "$SANITIZED" ]; then
     one plain docs out.plain >/dev/null
     head -c 20000 "$model/data/evaluation.txt" >evaluation.txt

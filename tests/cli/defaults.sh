@@ -18,7 +18,8 @@ want() { # arguments: exit code, words of the message, flags
 }
 same() { for f in model.safetensors config.json recipe.yaml; do cmp "$1/$f" "$2/$f"; done; }
 
-# With --scheme alone, the head stays dense as with --ignore lm_head, whether it is tied or not.
+# With --scheme alone, the head stays dense, as with --ignore lm_head. This holds for tied and
+# untied heads.
 for model in "$tied" untied; do
     flags=(--model "$model" --scheme W8A16 --group-size 16 --overwrite)
     oneshot "${flags[@]}" --output bare >stdout

@@ -71,7 +71,8 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        # with another exit code, the run had finished, or did not handle the signal yet
+        # any other exit code means that the run had already finished, or did not handle the signal
+        # yet
         [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial' log
@@ -83,8 +84,8 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# From a random call on, the disk fails or is full, and the error says so. The same command succeeds
-# when the disk works again.
+# The disk fails or becomes full at a random call, and stays so. The error says so. The same command
+# succeeds when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
     for i in $(seq $few); do
@@ -185,8 +186,8 @@ steps >steps.txt
     { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
 same out want.gptq "resumed from the disk tier"
 
-# Only one process at a time may write an output. To continue a run, the inputs that have an effect
-# on the bytes must be the same. Other inputs may differ.
+# Only one process at a time may write an output. A run continues only if all inputs that affect the
+# bytes are the same. Other inputs may differ.
 leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?

@@ -115,7 +115,8 @@ has encoder.layers.0.attn.to_kv 're:(.*\.)?encoder\.layers\.0\.attn\.to_kv$' lay
     '-re:(.*\.)?layers\.0\.mlp\.up_proj$'
 verify v
 
-# If transformers gives the modules of a tower other names, no module of the tower is quantized.
+# If transformers gives the modules of a tower other names than the checkpoint, no module of the
+# tower is quantized.
 for type in llava granite_speech; do
     tiny llava w
     edit w dup language_model.model.layers.0.mlp.up_proj.weight encoder.layers.0.attn.o_proj.weight

@@ -64,8 +64,8 @@ for kind in host device; do
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
 
-# Some jobs pass over the model before or after the run. The first message about a too small budget
-# must name a budget that is enough for all these passes.
+# Some jobs pass over the model before or after the run. If the budget is too small, the first
+# message must name a budget that is enough for all these passes.
 for kind in Sparse Wanda; do
     name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
     echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \

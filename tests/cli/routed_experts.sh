@@ -26,7 +26,7 @@ named = sorted(m["name"] for m in d["modules"] if m.get("fallback"))
 want = sorted(f"model.layers.2.mlp.experts.{e}.{p}_proj" for e in range(2, 6) for p in ("gate", "up", "down"))
 assert named == want, named
 P
-# SparseGPT prunes an expert without tokens by magnitude.
+# SparseGPT uses magnitudes to prune an expert that gets no tokens.
 printf 'q_stage:\n  q_modifiers:\n    SparseGPTModifier: {sparsity: 0.5, targets: ["re:.*layers.2.*_proj"]}\n' >sparse.yaml
 "$ONESHOT" --model model --recipe sparse.yaml --dataset model/calibration.jsonl --progress none --output sparse "${routed[@]}" >log 2>&1 ||
     { cat log; fail sparse; }

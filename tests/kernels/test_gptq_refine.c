@@ -67,7 +67,7 @@ static void *array(osh_ctx *cx, int64_t n, size_t size)
     return p;
 }
 
-/* Returns element i of input n (of N). */
+/* Returns element i of the input vector n. */
 static float input_at(kind k, int64_t I, int64_t n, int64_t i)
 {
     float common = osh_rng_sym(SEED, 40, (uint64_t)n);

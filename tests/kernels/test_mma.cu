@@ -59,8 +59,8 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
 }
 
 /* Copies two groups of 16-byte elements asynchronously to shared memory. Then each element is
- * written to out [2, 64] by another thread than the one that copied it. Each third element of a
- * group is not read from `in`: the copy stores zeros. */
+ * written to out [2, 64] by a thread that did not copy it. Each third element of a group is not
+ * read from `in`: the copy stores zeros. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);

@@ -156,8 +156,7 @@ static void test_gated(void **state)
 }
 
 /* ---- blocks of matrix products that a flow (pairs_flow.h) computes ---- */
-/* The result of a block must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded
- * them. */
+/* The bytes of a block must be those of osh_pairs_product, rounded by osh_pairs_narrow. */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 

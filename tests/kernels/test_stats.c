@@ -337,8 +337,8 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Checks a sum over all tokens, to which each token adds its largest square. The squares are added
- * in the order of the tokens. The bits must not depend on batches or threads. */
+/* Checks the op token_peaks. Each token adds its largest square to one sum, in the order of the
+ * tokens. The bits must not depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
     if (gpu_alone()) return;
@@ -371,8 +371,8 @@ static void test_token_peaks(void **state)
     }
 }
 
-/* Checks the op mix, which takes each element from one of two inputs by a random number of the
- * element. The bits must not depend on batches or threads. */
+/* Checks the op `mix`. It takes each element from one of two inputs; a random number decides which.
+ * The bits must not depend on batches or threads. */
 static void test_mix(void **state)
 {
     if (gpu_alone()) return;

@@ -415,7 +415,8 @@ cudaError_t cudaFreeHost(void *p)
     return lost;
 }
 
-/* Locks whole pages. Fails if a page also belongs to another locked block, as a driver may do. */
+/* Locks whole pages. Fails if a page also belongs to another locked block. A real driver may fail,
+ * too. */
 cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
 {
     OSH_PLAY_CALL("cudaHostRegister");

@@ -401,8 +401,8 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 
 static void test_factor_by_blocks(void **)
 {
-    // potrf: bytes per element that potrf asks for. The plan counts 4 bytes per element, and 1 MiB
-    // for the call.
+    // potrf: number of bytes that potrf wants for each element. The plan counts 4 bytes per
+    // element, and 1 MiB for the call.
     // calls: expected number of calls of potrf for each of `sizes`.
     const struct { size_t potrf; long calls[4]; } wishes[] = {
         {0, {1, 1, 1, 1}}, {100, {3, 3, 4, 5}}, {40, {1, 3, 2, 3}}};

@@ -19,8 +19,8 @@ extern "C" {
 enum { N = 256 };
 
 /* ---- kernels ---- */
-/* Each thread reads the value of its neighbour. If `synced` is true, the kernel has the barrier
- * that this needs. */
+/* Each thread reads the value that its neighbour has written. This needs a barrier. The kernel has
+ * the barrier if `synced` is true. */
 static __global__ void turn_kernel(int *out, bool synced)
 {
     __shared__ int shared[N];

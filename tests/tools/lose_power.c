@@ -112,8 +112,8 @@ static void names_drop(entry **list, const char *name, int o)
     free(gone);
 }
 
-/* Returns the object at a path during the run (-1: none). Sets *dir to the directory of the object,
- * and `name` to its name. */
+/* Returns the object that the run sees at a path, or -1 if there is none. Sets *dir to the
+ * directory of the object, and `name` to its name. */
 static int object_at(const char *path, int *dir, char *name)
 {
     int at = 0;

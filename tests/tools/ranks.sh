@@ -7,8 +7,8 @@ for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
 done
 [ ${#mpis[@]} -gt 0 ] || { echo "no mpirun of Open MPI or MPICH: skipped"; exit 77; }
-# The plugins of the MPI libraries leak memory. The detection of leaks is off, because the plugins
-# are unloaded at the end, so a suppression cannot name them.
+# The plugins of the MPI libraries leak memory. They are unloaded at the end, so a suppression
+# cannot name them. Therefore the detection of leaks is off.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0:verify_asan_link_order=0
 start() {
     local mpi=$1 n=$2 flags=()

@@ -264,7 +264,8 @@ static void experts_blocks_have_huge_pages(void **state)
         assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < N; i += 2) osh_free(cx, p[i]);
-    osh_mem_trim(cx); // gives pages of freed blocks between other blocks back to the system
+    // gives pages back to the system: those of freed blocks that lie between other blocks
+    osh_mem_trim(cx);
     assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     for (int i = 1; i < N; i += 2) {
         for (size_t k = 0; k < n_bytes; k += 4096) assert_int_equal(p[i][k], 0);

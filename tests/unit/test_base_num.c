@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Returns the value of the F16 number with bits h by its definition, in double. */
+/* Returns the F16 number with the bits h as a double, by the definition of F16. */
 static double f16_value(int h)
 {
     int e = (h >> 10) & 31, m = h & 1023;

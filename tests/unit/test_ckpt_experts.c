@@ -169,8 +169,9 @@ static void check_elements(fixture *f, osh_checkpoint *ck, const char *name, boo
     osh_tensor_free(f->cx, t);
 }
 
-/* Tests the names of experts for vLLM. Granite has other names. Gate and up of a gpt-oss expert
- * stay in one tensor, and the codes of this tensor have another name in the output. */
+/* Tests the names of experts for vLLM. Granite's experts have unusual names in the checkpoint. Gate
+ * and up of a gpt-oss expert stay in one tensor, and the codes of this tensor have another name in
+ * the output. */
 static void test_for_vllm(void **state)
 {
     fixture *f = *state;

@@ -167,8 +167,8 @@ static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost
 }
 
 /* A pass is of the kind observe or propagate. The share of a pass is its cost divided by the cost
- * of all passes of the same kind in a subgraph. The shares of a kind add up to 1, except for the
- * time to read weights. */
+ * of all passes of the same kind in a subgraph. Without the time to read weights, the shares of a
+ * kind add up to 1. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;

@@ -30,7 +30,7 @@ static void test_accepts(void **state)
     static const char *const good[] = {
         "{}", "[]", " null ", "true", "\"\"", "-0", "0.5e+3", "1E5", "[[],{}]",
         "{\"a\":[1,{\"b\":null}],\"c\":\"\\u00e9\\ud83d\\ude00\\n\"}\r\n\t",
-        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // the keys k are equal, but in two objects
+        "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // two objects may have the same key
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) cJSON_Delete(parse(cx, good[i]));
 }

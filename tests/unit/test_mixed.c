@@ -108,8 +108,8 @@ static void test_too_small(void **state)
     osh_mixed_free(cx, m);
 }
 
-/* The losses of all candidates of a unit (Linears that get the same scheme) are multiplied by the
- * effect of the unit. */
+/* A unit is the Linears that get the same scheme. The effect of a unit multiplies the losses of all
+ * its candidates. */
 static void test_weighed(void **state)
 {
     osh_ctx *cx = *state;

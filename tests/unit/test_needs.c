@@ -216,8 +216,7 @@ static bool try_keys(const osh_modifier_type *type, const char *keys)
             snprintf(text, sizeof text,
                      "s_stage: {s_modifiers: {%s: {%sconfig_groups: {g: {%s, weights: {%s}}}}}}",
                      type->name, keys, "targets: [Linear]", weights[i]);
-        /* With sanitizers, only every third weight is tried with keys that do not depend on
-         * weights. */
+        /* With sanitizers, each set of keys is tried with only a third of the weights. */
         if (SANITIZED && *keys && i % 3) continue;
         any |= try_text(text, false);
         if (!prunes && !*keys && strstr(weights[i], "type: float") == NULL) try_text(text, true);

@@ -33,8 +33,8 @@ static void golden_path(char *to, size_t room, const char *name)
     assert_true((size_t)snprintf(to, room, GOLDEN "%s.safetensors", name) < room);
 }
 
-/* Lays out the tensors of a file of the safetensors library in shuffled order. The header and the
- * offsets must equal those of the file. */
+/* Shuffles the tensors of a file that the safetensors library wrote, and lays them out. The header
+ * and the offsets must equal those of the file. */
 static void test_layout_is_the_librarys(void **state)
 {
     osh_ctx *cx = new_ctx();

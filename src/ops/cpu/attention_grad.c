@@ -36,7 +36,7 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: range of rows of each sample
+    const osh_tile *seq; // view: for each sample, the range of its rows
     int64_t longest;     // number of tokens of the longest sample
     float *room;         // own: scratch, attention_grad_floats floats for each thread
 } attention_grad_job;

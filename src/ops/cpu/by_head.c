@@ -8,7 +8,7 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // own: range of rows of each sample
+    osh_tile *seq; // own: for each sample, the range of its rows
     float *room;   // own: scratch, `floats` floats for each thread
 } head_job;
 
@@ -73,7 +73,7 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // own: range of rows of each sample
+    osh_tile *seq = NULL;             // own: for each sample, the range of its rows
     back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into it
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -45,7 +45,7 @@ typedef struct grad_head {
 
 typedef struct pairs_attention_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // view: range of rows of each sample
+    const osh_tile *seq; // view: for each sample, the range of its rows
     int64_t longest;     // number of tokens of the longest sample
     uint32_t *room;      // own: scratch, `words` 32-bit words for each thread
     int64_t words;       // number of 32-bit words of the scratch of a thread
@@ -216,8 +216,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes the gradient of a sample's keys or values to columns of the gradient of in[k]. `at` is the
- * first of these columns. x [D, L]: the transpose of the sample's gradient. */
+/* Writes the gradient of the keys or values of one sample. It becomes a part of the gradient of
+ * in[k], in the columns from `at` on. x [D, L]: the transpose of the sample's gradient. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {

@@ -28,7 +28,7 @@ typedef struct job {
     const osh_tile *tiles;    // view: the tiles of tokens that are packed now
     const int64_t *first; // view [n_tiles]: offset of each tile in `panels` and `left`, in words
     /* panels: packed x.
-     * left: packed x0 - x; if x0 is NULL, it is `panels`. */
+     * left: packed x0 - x. If x0 is NULL, `left` equals `panels`. */
     uint32_t *panels, *left;
     int64_t n_tiles, n;       // n: number of columns of x
     int64_t rows, cols;       // largest number of rows and of columns of a block of H

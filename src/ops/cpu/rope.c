@@ -105,8 +105,9 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Finds the tiles from `first` on whose samples have equal frequencies, and returns the index after
- * the last such tile. Sets *max_len to the number of tokens of the longest of these samples. */
+/* Finds the longest sequence of tiles that begins at `first` and in which all samples have equal
+ * frequencies. Returns the index after its last tile. Sets *max_len to the number of tokens of the
+ * longest of these samples. */
 static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
 {

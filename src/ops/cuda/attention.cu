@@ -247,7 +247,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // own: for each sample, the range of its rows
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0,
                        0, NULL};
 

@@ -362,7 +362,8 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        /* After this barrier the keys are copied, and no thread reads the previous values. */
+        /* After this barrier all copies of the keys are complete, and no thread reads the previous
+         * values. */
         __syncthreads();
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
@@ -380,7 +381,8 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
             }
         }
         osh_cu_async_wait<1>();
-        __syncthreads(); // after this barrier the values are copied, and no thread reads the keys
+        // after this barrier all copies of the values are complete, and no thread reads the keys
+        __syncthreads();
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim,
                                                      at.end - next);

@@ -186,7 +186,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     size_t n_bytes = osh_attention_back_bytes(at, N),
            sinks = (size_t)(N * at->n_heads) * sizeof(float);
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // for each sample, the range of its rows; own
     float *wide = NULL;   // own: GPU memory
     attention_back j = {};
 

@@ -30,7 +30,10 @@ template <class P> static __global__ void routed_copy_rows(P *out, const P *x, r
     }
 }
 
-/* Numbers of tokens, of words of a row, and of experts; index of the expert. */
+/* N: number of tokens.
+ * W: number of words of a row.
+ * E: number of experts.
+ * expert: index of the expert. */
 typedef struct clear_sizes {
     int64_t N, W, E, expert;
 } clear_sizes;

@@ -39,7 +39,7 @@ enum {
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece with m rows of H
-/* Returns the number of parts that are computed before the parts are added to H. */
+/* Returns the number of parts that are computed together. They are then added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
 /* Returns how many bytes these parts have for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);

@@ -152,7 +152,7 @@ typedef struct awq_room { // scratch for decoding some rows; G, Z: as in the hea
     /* Scales, zero points and weights of one row. gemm: [G], [G] and [I]. gemv: [8 Z], [8 Z] and
      * [I]. */
     float *scale, *zero, *row;
-    char *stored; // stored scales, not converted to F32; gemm: [rows, G]; gemv: [rows, 8 Z]
+    char *stored; // scales in their stored dtype; gemm: [rows, G]; gemv: [rows, 8 Z]
 } awq_room;
 
 /* Returns the number of stored scales for each row of the weight. */

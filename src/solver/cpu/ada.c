@@ -100,8 +100,8 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-/* Sets the scratch of thread `worker` to 0. Returns views of this scratch and of the loss curve of
- * the block of rows. */
+/* Sets the scratch of thread `worker` to 0. Returns views of this scratch, and of the loss curve of
+ * the block. */
 static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;

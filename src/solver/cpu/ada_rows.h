@@ -111,7 +111,7 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t);
 /* Stores the codes and scales of row r, whose loss is lower than in all earlier steps. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
-/* For AdaRound and AdaQuant: returns the final code of column i of row r, as a value of the grid.
- *  */
+/* For AdaRound and AdaQuant: returns the final code of column i of row r, as a value of the
+ * grid. */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i);
 #endif

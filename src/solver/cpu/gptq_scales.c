@@ -88,7 +88,7 @@ static void scales_put(const osh_gptq_scales_args *a, int64_t at, float scale, f
     if (a->zero) a->zero[at] = zero;
 }
 
-/* Searches and stores the scales and zero points of group g for n rows. */
+/* Finds the scales and zero points of group g for n rows, and stores them. */
 static void scales_search_group(const scales_job *j, osh_search *s, float *room, int64_t row,
                                 int64_t n, int64_t g)
 {

@@ -71,8 +71,8 @@ static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const 
         }
 }
 
-/* Loads rows of the weight into a panel as f32, with columns in solving order and 0 in dead columns
- * (the input is always 0). */
+/* Loads rows of the weight into a panel as f32, with columns in solving order. Dead columns, whose
+ * input is always 0, become 0. */
 static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -258,8 +258,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
     // A solve of the judged rows (osh_gptq_judges) must not need more scratch than a solve of all
-    // rows. So the division of the judged rows is `kind` or a later one; later divisions need no
-    // more scratch than `kind`.
+    // rows. A division in kinds[] needs at most as much scratch as the divisions before it. So the
+    // judged rows use `kind` or a later division.
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

@@ -17,7 +17,8 @@ typedef struct osh_panel {
     float *w;            // input: weights; output: dequantized weights; [n, rows]
     float *ne;           // output: negated errors, [n, rows]
     float *q;            // output: the codes as values of the grid, [n, rows]
-    /* Not 0 for each weight that must become 0, [n, rows]. NULL: there are no such weights. */
+    /* [n, rows]. An element is not 0 if the weight at this place must become 0. NULL: no weight
+     * must. */
     float *zeros;
     float *scale, *zero; // scales and zero points, [scale columns, rows]
     float *strip;        // scratch, [n, STRIP]

@@ -35,7 +35,7 @@ static __global__ void permute_scatter_diag(float *h, const float *diag, int64_t
     if (i < n) h[i * (n + 1)] = diag[i];
 }
 
-/* Writes the elements above the diagonal, permuted by perm, from the elements below the diagonal. A
+/* Permutes the triangle below the diagonal by `perm`, and writes the result above the diagonal. A
  * thread block writes THREADS elements of row i. */
 static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_t n)
 {

@@ -61,8 +61,8 @@ typedef struct osh_cu_tile {
      * loss: with the accepted codes and scales.
      * now: with the proposed codes and scales. */
     double *loss, *now;
-    /* A and b of the normal equations for the scales of each row, [window (window + 1), n].
-     * osh_cuda_rescale uses `fit` as scratch. */
+    /* Normal equations A x = b for the scales of each row: matrix A and vector b, [window (window +
+     * 1), n]. osh_cuda_rescale uses `fit` as scratch. */
     double *fit;
     float *room;            // scratch of osh_cuda_rescale
     /* turned: scratch for a transposed group, [n_cols, n]; err: changes of w^, [n, n_cols]. */

@@ -184,8 +184,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Returns the index of the first panel of input number k. Panels and inputs are counted in the
- * tile. */
+/* Returns the index of the first panel of input number k. Both are numbered within the tile. */
 __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
 {
     return k ? k * t.run - t.skip : 0;
