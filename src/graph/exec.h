@@ -133,9 +133,9 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
-    /* lanes: view, memory for nodes that run sample by sample, one sample per thread
+    /* lanes (view): memory for nodes that run sample by sample, one sample per thread
      * (osh_exec_by_sample). NULL: nodes run on the whole batch.
-     * seen: view [values], used if nodes run sample by sample. `value` is then called for outputs
+     * seen (view) [values]: used if nodes run sample by sample. `value` is then called for outputs
      * of routers and for values v for which seen[v] is true. It may also be called for other
      * values. NULL: false for all values. */
     osh_lanes *lanes;
