@@ -187,7 +187,7 @@ typedef struct osh_exec_cut {
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of flags for osh_exec_peak, own [values]. Allocating these long lists takes time, so the
+/* Own [values]: lists of flags for osh_exec_peak. Allocating these long lists takes time, so the
  * caller can pass the same lists to many calls. Between the calls, all flags are false. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists of *m. The caller must call osh_exec_marks_deinit, even after a failure. */
