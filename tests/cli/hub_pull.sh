@@ -169,8 +169,8 @@ wait $job 2>/dev/null || true
 large slow
 [ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
 
-# Downloads through the proxy that HTTP_PROXY names. Without a network, the cache is used. A name
-# that is a path, such as ./ok/tiny, is never requested from the Hub.
+# Tests a download through the proxy that HTTP_PROXY names. Without a network, the cache must be
+# used. A name that is a path, such as ./ok/tiny, must never be requested from the Hub.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
