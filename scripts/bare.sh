@@ -1,5 +1,6 @@
-# bare.sh - functions that make and enter a bare Debian of debootstrap; for scripts that source this
-# file. They need root, and take packages from the mirror of this machine's apt.
+# bare.sh - defines functions that make a minimal Debian system with debootstrap, and that run
+# commands in it. To be sourced. The functions need root. They take packages from the mirror that
+# apt on this machine uses.
 
 # bare_wants PROGRAM ... - ends the script if the user is not root, or if a program is missing
 bare_wants() {

@@ -8,9 +8,9 @@
 # because `--calib-cache disk_f16` saves space only for F32 values.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --build DIR       has tests/make_model and tests/watch_memory
-#   --shape SHAPE     "hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256
-#                     tokens=256"
+#   --build DIR       build directory that has tests/make_model and tests/watch_memory
+#   --shape SHAPE     arguments of make_model (default: "hidden=512 intermediate=1024 heads=8 kv=8
+#                     layers=8 vocab=1024 samples=256 tokens=256")
 # Memory is the highest RssAnon + RssShmem. Disk is the size of scratch files according to the plan.
 # Time is processor time.
 set -euo pipefail

@@ -62,8 +62,8 @@ jobs_agree() {
     echo "$label: gptq, rtn and eval agree with one process"
 }
 
-# rank_process RANK: prints the process of this rank of the script's job. A rank is the child of its
-# guard. Both processes have the name oneshot.
+# rank_process RANK: prints the process id of a rank of the script's job. The process of a rank is
+# the child of its guard. Both processes have the name oneshot.
 rank_process() {
     local pid parent rest
     for pid in $(pgrep -x oneshot); do

@@ -57,7 +57,7 @@ ACCEPTED = {
     "longcat_flash_zero": "files with experts that compute nothing are refused",
     "gpt2": "there is no Linear: refused, where upstream writes a copy",
 }
-# Families whose codes differ more often than once in MOST codes, with the reason. With GPTQ, a
+# Families in which more than 1 of MOST codes differs. The value is the reason. With GPTQ, a
 # quotient that is almost exactly between two codes changes the rest of its row.
 NEAR = {"gpt_bigcode_heads": "at most 1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows; upstream's own codes depend on its threads"}
 EQUAL = "equal"

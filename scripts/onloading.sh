@@ -5,11 +5,12 @@
 #
 # Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options]
 #                             [-- flags of oneshot]
-#   --oneshot BINARY     build/release/oneshot
+#   --oneshot BINARY     program to run (default: build/release/oneshot)
 #   --title TITLE        used in the names of the pictures (default: the name of the model's
 #                        directory)
-#   --samples N          16      --length N          512
-#   --targets LIST       Linear: --sequential-targets of the third run
+#   --samples N          number of samples (default: 16)
+#   --length N           largest number of tokens of a sample (default: 512)
+#   --targets LIST       --sequential-targets of the third run (default: Linear)
 # Other work on the machine changes the times, but not the memory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

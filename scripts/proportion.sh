@@ -4,11 +4,11 @@
 # number of Linears, so the columns of the table are constant.
 #
 # Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
-#   --oneshot BINARY     build/release/oneshot
+#   --oneshot BINARY     program to run (default: build/release/oneshot)
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
-#   --layers "3 26 105"  numbers of layers of the models
-#   --experts N          128: number of experts of a layer, which then has 388 Linears
-#   --runs N             3: number of runs; the shortest time counts
+#   --layers LIST        number of layers of each model (default: "3 26 105")
+#   --experts N          number of experts of a layer (default: 128; a layer then has 388 Linears)
+#   --runs N             number of runs, of which the shortest time counts (default: 3)
 # Takes a minute on two idle cores.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

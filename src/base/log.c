@@ -1,9 +1,10 @@
 /* log.c - writes messages and progress to stderr and to the log file.
  *
- * A terminal gets one live line (live.c), redrawn in place at most ten times a second. A pipe gets
- * one line per finished subgraph. In mode json every line, also a message, is one JSON object.
+ * A terminal gets one live line (live.c), which is redrawn at most ten times a second. A pipe gets
+ * one line per finished subgraph. In mode json, each line and each message is one JSON object.
+ * Example of a live line, shown here in two parts:
  *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03
- *           peak 512 of 2048 MiB   eta 4m12s     (on the same line)
+ *           peak 512 of 2048 MiB   eta 4m12s
  */
 #include "base/ctx.h"
 #include "base/mute.h"

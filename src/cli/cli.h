@@ -61,7 +61,7 @@ void osh_help_usage(void);
 void osh_help_command(const command *c);
 /* Prints the help for a topic: `oneshot help TOPIC [COMMAND]`. */
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of);
-/* Writes the name of the flag, such as "max-seq-length" */
+/* Writes the name of the flag, such as "max-seq-length". */
 void osh_flag_name(char to[80], const char *field);
 /* True if the help of the command lists the flag. */
 bool osh_flag_shown(const command *c, const osh_field *f);
@@ -96,6 +96,6 @@ void osh_to_stdout(void *user, const char *text, size_t n);
 void osh_error_print(const osh_ctx *cx, osh_status rc, const out_state *st);
 int osh_exit_code(osh_status rc); // exit code of the program after a command returns rc
 const char *osh_from_env(const char *name); // returns getenv(name)
-/* Prints a completion script (complete.c) */
+/* Prints a completion script (complete.c). */
 osh_status osh_completion(osh_ctx *cx, const char *shell);
 #endif

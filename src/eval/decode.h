@@ -25,7 +25,7 @@ typedef struct osh_decode_want {
 osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                            const osh_decode_want *want);
 void osh_decode_close(osh_ctx *cx, osh_decode *d); // accepts NULL
-int64_t osh_decode_width(const osh_forward *f);    // Returns the number of logits of a token
+int64_t osh_decode_width(const osh_forward *f);    // returns the number of logits of a token
 /* Runs the next n tokens. Sets logits [osh_decode_width] to the logits of the last of these tokens.
  * Shows the progress `pr` after each subgraph, unless `pr` is NULL. */
 osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32_t *ids, int64_t n,

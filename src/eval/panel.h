@@ -18,8 +18,10 @@ typedef struct osh_panel {
     /* Loss of the modules' outputs, divided by the loss with rounding to nearest; below 0:
      * unknown. */
     double loss;
-    /* Results against the reference. kl_mean, kl_p99: KL divergence in nats; 99 % of the tokens
-     * have at most kl_p99. top1: share of tokens with the same most likely prediction. */
+    /* Results against the reference.
+     * kl_mean: mean KL divergence in nats.
+     * kl_p99: 99 % of the tokens have at most this KL divergence.
+     * top1: fraction of the tokens for which both models have the same most likely prediction. */
     double reference_perplexity, kl_mean, kl_p99, top1;
 } osh_panel;
 

@@ -170,9 +170,8 @@ static void slot_give(osh_gpu_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Some blocks of the file contain its bytes [at, at + n_bytes). Reads these blocks into a slot.
- * Returns false if cuFile failed. In this case the host must read these bytes and all later bytes
- * of the file. */
+/* Reads into a slot the blocks of the file that contain bytes [at, at + n_bytes). Returns false if
+ * cuFile failed. In this case the host must read these bytes and all later bytes of the file. */
 static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;

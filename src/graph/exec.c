@@ -115,8 +115,8 @@ done:
     return rc;
 }
 
-/* Lists the rows that are routed to the node's expert, and gathers these rows of the inputs of the
- * node. Sets the gathered rows in *a. */
+/* Lists the rows that are routed to the node's expert. Gathers these rows of the node's inputs.
+ * Sets a->in and a->seqs to the gathered rows. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;

@@ -133,9 +133,9 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
-    /* lanes: view, memory for nodes that run sample by sample, one sample per thread
+    /* lanes (view): memory for nodes that run sample by sample, one sample per thread
      * (osh_exec_by_sample). NULL: nodes run on the whole batch.
-     * seen: view [values], used if nodes run sample by sample. `value` is then called for outputs
+     * seen (view) [values]: used if nodes run sample by sample. `value` is then called for outputs
      * of routers and for values v for which seen[v] is true. It may also be called for other
      * values. NULL: false for all values. */
     osh_lanes *lanes;
@@ -187,7 +187,7 @@ typedef struct osh_exec_cut {
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of flags for osh_exec_peak, own [values]. Allocating these long lists takes time, so the
+/* Own [values]: lists of flags for osh_exec_peak. Allocating these long lists takes time, so the
  * caller can pass the same lists to many calls. Between the calls, all flags are false. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists of *m. The caller must call osh_exec_marks_deinit, even after a failure. */

@@ -53,8 +53,8 @@ struct osh_walk {
      * run, all entries are false. */
     bool *outer;       // view
     bool tells;        // true if finish_node may call the hook for outputs of nodes
-    /* True on a device. Outputs then do not reuse the memory of inputs. The values that the caller
-     * passed in exist until all nodes have run. */
+    /* True if the nodes run on a device. Then outputs do not reuse the memory of inputs, and the
+     * values that the caller passed in exist until all nodes have run. */
     bool on_device;
     /* True if the walk runs one sample. The values v for which s.keep[v] is true then exist for the
      * whole batch. */

@@ -4,8 +4,9 @@
 #define OSH_INSERT_H
 #include "graph/graph.h"
 
-/* Describes a new node. It is inserted before an existing node, and changes one input of that node;
- * or it is inserted after an existing node, and changes its first output. */
+/* Describes a new node, which is inserted next to an existing node. Before the existing node, the
+ * new node changes one input of the existing node. After the existing node, the new node changes
+ * the first output of the existing node. */
 typedef struct osh_insertion {
     int node, in; // node: index of the existing node. in: index of the input that changes.
     bool after;

@@ -9,8 +9,10 @@
 
 enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600, MAX_WORDS = 64 << 10 };
 
-/* True if the access token may be sent to the address: its host and port are those of the endpoint,
- * or its host is in the list `hosts`. Other hosts of the Hub's domain never get the token. */
+/* True if the access token may be sent to the address. Its host and port must be those of the
+ * endpoint, or its host must be in the list `hosts`. Other hosts of the Hub's domain never get the
+ * token. The scheme must be https, or the scheme of the endpoint if the host is that of the
+ * endpoint. */
 static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",

@@ -56,8 +56,8 @@ typedef struct osh_http_request {
     void *user;
 } osh_http_request;
 /* Requests q->url. Clears *r first and fills it with the answer, also if the status is an error. If
- * no answer arrives, r->status is 0 and r->why says why. Fails if the URL is not http, if the
- * certificate is bad, or if a callback fails. */
+ * no answer arrives, r->status is 0 and r->why says why. Fails if the URL is not http or https, if
+ * the certificate is bad, or if a callback fails. */
 osh_status osh_http_get(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_http_request *q);
 
 /* True if both addresses have the same host name and port. */

@@ -1,8 +1,8 @@
 /* edges.h - writes the blocks of an output file that contain bytes of several pieces, for example
- * of two tensors. A piece is the bytes of one call of osh_edges_write. A block with bytes of
- * several pieces waits in memory until all of its bytes have arrived. Then it is written without
- * the page cache, like all other blocks. A write through the page cache would be slow: it waits for
- * all direct writes to the same file, and later direct writes wait for its end. */
+ * of two tensors. A piece consists of the bytes of one call of osh_edges_write. A block with bytes
+ * of several pieces waits in memory until all of its bytes have arrived. Then it is written without
+ * the page cache, like all other blocks. A write through the page cache would be slow: it would
+ * wait for all direct writes to the same file, and later direct writes would wait for it. */
 #ifndef OSH_EDGES_H
 #define OSH_EDGES_H
 #include "base/file.h"

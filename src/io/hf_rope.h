@@ -15,8 +15,9 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     /* Object that maps usual names of keys to the names in the family's config.json; NULL: no key
      * has another name. */
     const cJSON *keys; // view
-    /* partial_rotary_factor of layers with full attention, if config.json has no rope. Such layers
-     * then have the type "proportional". 0: the family does not use this type. */
+    /* Value of partial_rotary_factor for layers with full attention, if config.json has no rope
+     * parameters. The rope type of these layers is then "proportional". 0: the family does not use
+     * this type. */
     double proportional;
     double attention_factor; // default attention_factor of "yarn"; 0: the default of most families
     bool longrope;           // true if the types "su" and "yarn" mean longrope

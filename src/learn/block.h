@@ -63,7 +63,7 @@ typedef struct osh_block {
      * step only. */
     double begun, ended;
     int64_t n_steps;         // result: number of steps that were done
-    /* Results with rule.selective: losses of all samples.
+    /* Results if rule.selective is true: losses of all samples.
      * nearest: with weights that are rounded to nearest.
      * learned: with learned weights. */
     double nearest, learned;

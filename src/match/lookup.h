@@ -1,6 +1,6 @@
-/* lookup.h - finds Linears by nodes, value or weight without a search through all of them. A model
- * with experts has tens of thousands of Linears, and a run looks Linears up for each range, batch
- * and value. */
+/* lookup.h - finds Linears by their nodes, values or weights, without a search through all Linears.
+ * A model with experts has tens of thousands of Linears, and a run looks Linears up for each range,
+ * batch and value. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "match/matching.h"

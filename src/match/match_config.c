@@ -52,8 +52,8 @@ typedef struct renamed_seen {
     const char *text; // view
     size_t n;
     bool partly; // result of the last call of has_codes_inside
-    /* own: the names of quantized modules, and all ends of these names that begin after a dot (of
-     * a.b.c: b.c and c); NULL: not made yet */
+    /* Own: the names of quantized modules, and all ends of these names that begin after a dot. For
+     * the name "a.b.c", these ends are "b.c" and "c". NULL: not made yet. */
     osh_map *ends;
 } renamed_seen;
 

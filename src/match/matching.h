@@ -131,13 +131,13 @@ typedef struct osh_matching {
 
 /* True if the Linear's codes depend only on its weight, so that no data is collected for it. */
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
-/* Matches all modules: sets schemes, linears, the ignore list and the config. Also checks that vLLM
- * finds the same schemes. (The function is in plan_match.c.) */
+/* Matches all modules. Sets p->schemes, p->linears, the ignore list and the config. Also checks
+ * that vLLM finds the same schemes. (The function is in plan_match.c.) */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
-/* Sets only schemes and linears. Does not check that the group sizes divide the columns. (The
+/* Sets only p->schemes and p->linears. Does not check that the group sizes divide the columns. (The
  * function is in plan_match.c.) */
 osh_status osh_match_trial(osh_ctx *cx, osh_matching *p);
-/* Frees schemes and linears. (The function is in plan_match.c.) */
+/* Frees p->schemes and p->linears. (The function is in plan_match.c.) */
 void osh_match_clear(osh_ctx *cx, osh_matching *p);
 /* Finds the scales of keys, values and outputs. Called by osh_plan_match. (The function is in
  * cache.c.) */

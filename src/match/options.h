@@ -79,7 +79,8 @@ typedef struct osh_options {
     /* Text for messages that says which pass needs others_host, such as "the effects of 9 units are
      * measured". */
     const char *others; // view
-    /* Only with one data set: rows that do not calibrate and that are evaluated after the run.
+    /* The next three members are set only if there is one data set. They describe rows that are not
+     * used for the calibration, but are evaluated after the run.
      * held_splits: selects the rows, such as "rows[512:516]"; NULL: none.
      * held_name: name of the rows for messages.
      * held_host: smallest --host-memory that is enough for the evaluation. */

@@ -306,9 +306,9 @@ static bool has_shape(const osh_entry *e, const osh_weight *w)
            (w->ndim < 2 || e->shape[1] == w->shape[1]);
 }
 
-/* Appends the zeros that are added to tensors outside of the graph's layers. Such a tensor gets the
- * same zeros as a weight of the graph that has the same shape and, inside of its layer, the same
- * name. */
+/* Appends the zeros for tensors outside of the graph's layers. Such a tensor gets the zeros of a
+ * weight of the graph with the same shape. The names of the tensor and of the weight must be the
+ * same inside of their layers. */
 static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *list, int64_t *n)
 {
     osh_status rc = OSH_OK;

@@ -46,9 +46,9 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 typedef struct sums { // for each of TOGETHER rows, its maximum and its sums
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
-    /* For each row: the smallest of the numbers that its exponentials give. An exponential gives
-     * its bits as an integer, minus 1. (An exponential of 0 has no effect, because the subtraction
-     * gives the largest integer.) */
+    /* For each row: the smallest value of b - 1, where b is an unsigned integer with the bits of an
+     * exponential. (An exponential of 0 has no effect, because 0 - 1 is the largest
+     * integer.) */
     __m512i least[TOGETHER];
 } sums;
 
@@ -70,9 +70,10 @@ WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
     EACH_ROW(rows) t->max[r] = constant(_mm512_reduce_max_ps(t->max[r]) * q->scale);
 }
 
-/* In each row, replaces n vectors by e^(s * scale - max), and adds the new values to the sums. The
- * first of these vectors begins with element `i`. in: mask of the used lanes of a vector. If the
- * mask is 0xff, only eight lanes are used, and n is 1. */
+/* In each row, replaces n vectors of s by e^(s * scale - max), and adds the new values to the sums.
+ * The first vector begins with element `i` of the row.
+ * in: mask of the used lanes of each vector. If it is 0xff, only eight lanes are used, and n is
+ * 1. */
 WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
     __m512 x[SIDE], by = constant(q->scale);

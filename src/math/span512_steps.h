@@ -39,7 +39,7 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
     EVERY(n) KEEP(p[k]);
 }
 
-/* Computes x = e^x on n vectors, with the same results as v8_exp_below (math/vec.h). */
+/* Replaces x by e^x in n vectors, with the same results as v8_exp_below (math/vec.h). */
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];

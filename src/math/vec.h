@@ -99,7 +99,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
 
-/* Computes x = e^x for any x. If x is above 88.37, the result is e^88.37. */
+/* Replaces x by e^x, for any x. If x is above 88.37, the result is e^88.37. */
 OSH_VEC_FN void v8_exp(osh_v8f *x)
 {
     osh_v8f hi;

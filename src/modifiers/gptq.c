@@ -387,8 +387,9 @@ typedef struct collected { // statistics of the input of some jobs, over n_sampl
     int64_t n_samples;
 } collected;
 
-/* Solves only the jobs whose columns have the order that `ordered` names. True: the order of the
- * descending diagonal of H. False: the order of the checkpoint. Overwrites the tensors of s. */
+/* If `ordered` is true, solves only the jobs whose columns are ordered by the descending diagonal
+ * of H. Otherwise, solves only the jobs whose columns have the order of the checkpoint. Overwrites
+ * the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

@@ -75,7 +75,7 @@ void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
  * as in the checkpoint.
  * ordered: true if columns are solved in the order of descending diagonal, false if they are solved
  * in the order of the checkpoint.
- * dead: new value of the diagonal elements of dead columns (the input is always 0). */
+ * dead: new diagonal element of each dead column, whose input is always 0. */
 osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered,
                           const osh_gptq *g, float dead);
 /* Sets `damped` [I] to f->diag plus damping number f->n_damped. Returns false if the matrix must

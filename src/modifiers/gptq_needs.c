@@ -200,8 +200,10 @@ static size_t apart_run(const gptq *g, const osh_linear_job *j)
 }
 
 /* Returns the number of host bytes of a solve in which each job runs on one thread. At most at_once
- * adjacent jobs are in memory at the same time, so the result is the maximum over all sequences of
- * at_once adjacent jobs. `kept`: number of bytes that are in use during all jobs. */
+ * adjacent jobs are in memory at the same time, and at most n_threads of them run. The result is
+ * the maximum over all sequences of at_once adjacent jobs. If the jobs have no function `done`, all
+ * results stay in memory.
+ * kept: number of bytes that are in use during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {

@@ -37,8 +37,8 @@ done:
 }
 
 /* Sets *spared to true if the output head must be added to the ignore list. The head is quantized
- * only if a target matches its name. A class name as target, such as Linear, does not match the
- * head. */
+ * only if a target matches its name. If only the class name Linear matches it, the head is added to
+ * the list, unless the list already has it. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;

@@ -22,8 +22,8 @@ static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic);
 
 /* The next three functions return upper bounds of bytes: the scratch of osh_target_shift, the size
- * of j->target, and the scratch of osh_target_new. `device` true: bytes in the arena of the device;
- * false: host bytes. */
+ * of j->target, and the scratch of osh_target_new. If `device` is true, they count bytes in the
+ * arena of the device, and otherwise host bytes. */
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device);
 size_t osh_target_bytes(const osh_linear_job *j, bool device);
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device);

@@ -2,13 +2,14 @@
  * Before the call, out[0] is the state of the earlier samples, and out[1] the state of the later
  * samples. After the call, out[0] is the state of all these samples, and out[1] is empty.
  *
- *   merge_lower        out F32 [n, n]: sums in the lower triangle; other elements are unchanged
- *   merge_sums         out F32, F64 or I64, any shape: sums
- *   merge_channel_sum  out F32 [2, n] of channel_sum: (s[0] - s[1]) + (s'[0] - s'[1]), in double
- *   merge_ranges       out F32 [2, n]: the smaller of both minima, the larger of both maxima
+ *   merge_lower        out F32 [n, n]: adds the lower triangles; other elements are unchanged
+ *   merge_sums         out F32, F64 or I64, any shape: adds the elements
+ *   merge_channel_sum  out F32 [2, n]: adds the sums of two states of channel_sum, in double; the
+ *                      sums of a state s are s[0] - s[1]
+ *   merge_ranges       out F32 [2, n]: takes the smaller minimum and the larger maximum
  *
- * One thread computes each element, so the result does not depend on the number of threads. n:
- * columns of the statistic. */
+ * n is the number of columns of the statistic. One thread computes each element, so the result does
+ * not depend on the number of threads. */
 #include "ops/cuda/channels.h"
 #include "ops/kernel.h"
 

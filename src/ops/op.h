@@ -371,8 +371,8 @@ typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
     char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
     double limit; /* `gate` becomes at most limit, `up` is clamped to [-limit, limit]; 0: none */
-    double alpha; /* with a limit: factor of the gate inside the sigmoid */
-    double plus;  /* with a limit: number that is added to the clamped up */
+    double alpha; /* with a limit: factor of `gate` inside of the sigmoid */
+    double plus;  /* with a limit: number that is added to the clamped `up` */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
 {

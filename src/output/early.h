@@ -10,8 +10,8 @@ typedef struct osh_early osh_early;
 osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e);
 
 
-/* Queues output tensor `out`, which was written and recorded. This function and the functions below
- * do nothing if y is NULL; osh_early_agrees then returns false. */
+/* Queues output tensor `out` for the check. The tensor must be written and recorded. If y is NULL,
+ * this function and the functions below do nothing, and osh_early_agrees returns false. */
 void osh_early_add(osh_early *y, int64_t out);
 /* Stops the thread and waits for its end. */
 void osh_early_stop(osh_early *y);

@@ -81,7 +81,7 @@ typedef struct osh_emit_job {
     int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // OSH_EMIT_VIEW: view of all bytes of the tensor
     /* OSH_EMIT_SUBGRAPH: number of the visit that stored the subgraph's activations on the disk;
-     * -1: none did. */
+     * -1: no visit did. */
     int64_t generation;
     void *bytes;                   // own; OSH_EMIT_REMOTE: the message of the other rank
     size_t n_bytes;

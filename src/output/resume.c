@@ -1,9 +1,9 @@
 /* resume.c - continues the partial directory of an earlier run from the end of its journal, or
  * begins a new directory.
  *
- * The bytes that records before the last barrier describe are on the disk. The bytes of later
- * records are read again, because after a loss of power a record may be on the disk while its bytes
- * are lost. */
+ * A record of the journal describes bytes of the output. If the record is before the last barrier,
+ * its bytes are on the disk. The bytes of later records are read again: after a loss of power, a
+ * record may be on the disk while its bytes are lost. */
 #include <string.h>
 #include <sys/random.h>
 

@@ -4,8 +4,8 @@
  * factors of these traversals are folded in, and the Linears that they solved are read from the
  * output.
  *
- *   SmoothQuantModifier    traversal 1: factors of all layers
- *   GPTQModifier           traversal 2: Hessians and codes of all layers
+ *   SmoothQuantModifier    traversal 1 computes the factors of all layers
+ *   GPTQModifier           traversal 2 computes the Hessians and codes of all layers
  *
  * Each traversal has its own schedule and budget. All traversals have the same subgraphs and write
  * to the same output. The plan shows the schedule and the budget of the traversal with the highest

@@ -41,7 +41,7 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
  * [-width, 0). */
 int64_t osh_histogram_at(const osh_histogram *h, int64_t i);
 /* Returns the lower edge of the first bin at which the cumulative count reaches the fraction
- * `share` of all values. `abs` true: counts |x|, from bin 0 on. `abs` false: counts x, from bin -n
- * on. */
+ * `share` of all values. If `abs` is true, counts |x|, from bin 0 on. Otherwise, counts x, from bin
+ * -n on. */
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs);
 #endif

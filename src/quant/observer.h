@@ -36,11 +36,11 @@ typedef struct osh_observer {
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
      * numbers are rounded to dt. `update` NULL: [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
-    /* Chooses the range [*lo, *hi] from a histogram. It contains either all values of an activation
-     * or all weights that share a scale. At least one value is not 0. `choose` NULL: the observer
-     * uses no histogram.
+    /* Chooses the range [*lo, *hi] from the histogram h. It counts either all values of an
+     * activation, or all weights that share a scale. At least one counted value is not 0. If
+     * `choose` is NULL, the observer uses no histogram.
      * The key `bins` of observer_kwargs is a number of bins. If `halves` returns true, these bins
-     * are from -max |x| to max |x|, else from 0 to max |x|. */
+     * cover [-max |x|, max |x|]. Otherwise they cover [0, max |x|]. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
     /* The next four functions are only for observers that choose the range with the smallest loss

@@ -225,8 +225,8 @@ done:
 }
 
 /* True if AWQ skips the mapping, as in LLM Compressor. One reason is that no balance layer is
- * quantized. The other is that several query heads share a head of values: the smooth layer's
- * output and a balance layer's input then have different widths. */
+ * quantized. The other reason is that several query heads share a value head, so that the smooth
+ * layer's output and a balance layer's input have different widths. */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const osh_found *f)
 {
     const osh_graph *g = p->in->graph;

@@ -1,6 +1,5 @@
 /* transforms.h - makes the transform_config of a recipe's rotations. Also finds the nodes whose
- * inputs or outputs are rotated while the model runs. Only rotations.c calls the function of this
- * file. */
+ * inputs or outputs are rotated while the model runs. Only rotations.c uses this file. */
 #ifndef OSH_PLAN_TRANSFORMS_H
 #define OSH_PLAN_TRANSFORMS_H
 #include "modifiers/rotate.h"

@@ -57,7 +57,8 @@ done:
  *
  *   - The run uses a GPU, or has only one thread.
  *   - Experts are calibrated on their own tokens.
- *   - A batch with one sample for each thread is larger than the limit (BATCH_BYTES).
+ *   - A batch with one sample for each thread is larger than the limit, which is BATCH_BYTES, or
+ *     THREAD_BYTES for each thread if this is more.
  *   - The data set has fewer samples than there are threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {

@@ -34,8 +34,8 @@ static bool targets_are_layers(const osh_schedule *p)
 }
 
 /* Tests whether codes of Linears can be learned from the output of their decoder layer (`unit:
- * block`). Returns NULL if they can, else the reason why they cannot. n_users [weights of the
- * graph]: number of Linears that use the weight. */
+ * block`). Returns NULL if they can, and otherwise the reason why they cannot.
+ * n_users [weights of the graph]: number of Linears that use each weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;

@@ -90,8 +90,8 @@ typedef struct osh_schedule {
     bool all_rows;
     /* settings of the tuning after all solves (tuning.h); if `steps` is 0, there is no tuning */
     osh_tune_rule tune;
-    /* The graph that tuning runs. It does not have the nodes of the original model, which were
-     * added to in->graph. Weights have the same indices in both graphs. NULL: no tuning. */
+    /* The graph that tuning runs. Unlike in->graph, it does not have the nodes that compute the
+     * original model. Weights have the same indices in both graphs. NULL: no tuning. */
     osh_graph *tune_graph;   // own
     /* Reason why `quality best` does not tune. NULL if the run tunes, or if tuning is not asked
      * for. */

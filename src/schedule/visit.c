@@ -9,8 +9,8 @@
 
 /* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Takes
  * inputs whose statistics are still needed (wanted[input] >= from), as long as their Hessians fit
- * in round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to the
- * end of the range. */
+ * in round_bytes (0: no limit). The first Hessian is always taken. Sets *next to the node at which
+ * the next round begins, or to the end of the range. */
 static void walk_choose_round(osh_visit_walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;

@@ -1,5 +1,5 @@
-/* gptq_pull.c - computes the value of a code, and computes a row of G = (w^ - w) H. The reference
- * versions of the steps in gptq_refine.h need these functions. */
+/* gptq_pull.c - computes values of codes, and rows of G = (w^ - w) H. The reference versions of the
+ * steps in gptq_refine.h need these functions. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

@@ -5,8 +5,8 @@
 #include "math/grid.h"
 #include "ops/op.h"
 
-/* How many candidates the search tries. OSH_SCALE_PLAIN tries scales for the whole range of a
- * group, and for 1.05 ... 0.475 of the range in steps of 1/40. OSH_SCALE_E4M3 and OSH_SCALE_E8M0
+/* Numbers of candidates that the search tries. OSH_SCALE_PLAIN tries scales for the whole range of
+ * a group, and for 1.05 ... 0.475 of the range in steps of 1/40. OSH_SCALE_E4M3 and OSH_SCALE_E8M0
  * try 1.55 ... 0.4 of the range in steps of 1/20, because their scales are coarser. Asymmetric
  * rules try three zero points for each scale. */
 enum {

@@ -22,10 +22,10 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
 } osh_prune_solve_args;
 /* Prunes a weight by SparseGPT. The cost of a weight is w^2 / u_ii^2. Errors are added to later
  * columns, as in GPTQ.
- * Without a pattern (n = 0): the weights of each block of columns, over all rows, are sorted by
- * cost. With `cols` columns in the block, the weights with sorted indices 0 to O * cols * sparsity
- * (inclusive) become 0. Other weights may have the same cost as the last of these weights. They
- * become 0, too. Without u, osh_prune_all's rule for these other weights applies.
+ * Without a pattern (n = 0): the weights of all rows in a block of columns are sorted by cost. If
+ * the block has `cols` columns, the weights with sorted indices 0 to O * cols * sparsity
+ * (inclusive) become 0. Other weights with the same cost as the last of these become 0, too. But if
+ * u is NULL, the rule of osh_prune_all decides about these other weights.
  * With a pattern: n of each m weights of a row become 0. They are chosen when the loop over columns
  * reaches the first of the m weights. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);

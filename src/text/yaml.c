@@ -1,7 +1,6 @@
-/* yaml.c - reads libyaml's events into a tree: one document of mappings, sequences and scalars, as
- * recipes are.
+/* yaml.c - reads libyaml's events into a tree of mappings, sequences and scalars.
  *
- * These are errors: anchors and aliases, the merge key <<, several documents, duplicate keys
+ * These are errors: anchors and aliases, the merge key `<<`, several documents, duplicate keys
  * (PyYAML silently keeps the last one), keys that are not scalars, and NUL. A tag such as
  * !!python/object/apply:x is kept as text and runs nothing. */
 #include "text/yaml.h"

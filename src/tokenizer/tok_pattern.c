@@ -145,7 +145,7 @@ static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_c
 }
 
 /* Returns the character at `at`, which may be an escape, and sets *len to its size in bytes.
- * Returns 0 for a class, an anchor or another item that is no character. */
+ * Returns 0 for an escape that is no character, such as a class or an anchor. */
 static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
 {
     const char *s = r->s + at;

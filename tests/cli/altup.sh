@@ -1,5 +1,5 @@
-# altup.sh - tests Gemma 3n. A W4 output can be read, even with Linears whose names have "embed" in
-# them. A layer runs the router of AltUp twice, so this router stays dense.
+# altup.sh - tests Gemma 3n. A W4 output must be readable, although the names of some Linears have
+# "embed" in them. A layer runs the router of AltUp twice, so this router must stay dense.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"

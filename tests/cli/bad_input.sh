@@ -1,5 +1,5 @@
-# bad_input.sh - tests bad input. The error is clear, the exit code is right, and there is no output
-# with the final name.
+# bad_input.sh - tests bad input. The error must be clear, the exit code must be right, and there
+# must be no output with the final name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 calib=$model/data/calibration.jsonl

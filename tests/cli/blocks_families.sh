@@ -1,8 +1,8 @@
 # blocks_families.sh - learns the codes of whole decoder layers. The layers of the tested families
 # have special ops: a recurrent state, routers, sinks, heads of two sizes, experts in one tensor.
-# Learning makes the error of the quantized layers' outputs smaller than in the first step. The
-# output bytes do not depend on threads and batches. A run works with the smallest device memory
-# that the plan names. verify finds no fault.
+# Learning must make the error of the quantized layers' outputs smaller than in the first step. The
+# output bytes must not depend on threads or batches. A run must work with the smallest device
+# memory that the plan names. verify must find no fault.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 recipe() { # arguments: name, modifier, keys

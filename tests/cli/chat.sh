@@ -1,5 +1,5 @@
 # chat.sh - tests data with conversations, and templates that combine columns of a row. The output
-# is the same as for a file with the rendered texts. Errors name the fault.
+# must be the same as for a file with the rendered texts. Errors must name the fault.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

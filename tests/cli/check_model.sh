@@ -1,7 +1,7 @@
-# check_model.sh - tests oneshot check-model. The command accepts a checkpoint that fits its
-# template. It reports tensors that are missing, have another shape, are read by no node, or are
-# outside the template. It prints the loss of a sample, and a remark if the loss is that of random
-# guesses.
+# check_model.sh - tests oneshot check-model. The command must accept a checkpoint that fits its
+# template. It must report tensors that are missing, have another shape, are read by no node, or are
+# outside the template. It must print the loss of a sample, and a remark if the loss is that of
+# random guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
 check() { # arguments: wanted exit code, then arguments

@@ -36,9 +36,9 @@ grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' tabl
 grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
 "$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
 
-# For an output, `compare` prints the size and the loss from its report, and the numbers that --eval
-# measured. These numbers equal those of eval --panel. The cells of an output without an evaluation
-# are empty.
+# For an output, `compare` must print the size and the loss from its report, and the numbers that
+# --eval measured. These numbers must equal those of eval --panel. The cells of an output without an
+# evaluation must be empty.
 head -c 2000 "$docs/data/evaluation.txt" >text.txt
 "$ONESHOT" --model "$docs" --scheme W4A16 --quality gptq --dataset "$docs/data/calibration.jsonl" --num-calibration-samples 8 \
     --max-seq-length 64 --eval text.txt --output gptq --progress none >/dev/null

@@ -1,7 +1,7 @@
-# dead_inputs.sh - tests a Linear whose inputs are 0 for all tokens: a pruner prunes it by
-# magnitude, GPTQ rounds it to nearest, and the log names it. If only some input channels are 0,
-# GPTQ sets their weights to 0, as LLM Compressor does, and prints their number. verify rejects a
-# weight of zeros.
+# dead_inputs.sh - tests a Linear whose inputs are 0 for all tokens. A pruner must prune it by
+# magnitude, GPTQ must round it to nearest, and the log must name it. If only some input channels
+# are 0, GPTQ must set their weights to 0, as LLM Compressor does, and print their number. verify
+# must reject a weight of zeros.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16

@@ -1,7 +1,7 @@
-# experts.sh - tests the pruning of experts (docs/how-to/pruning.md). The run drops the same experts
-# as LLM Compressor. The other experts and their rows of the router do not change. The output does
-# not depend on threads or a kill. A recipe may quantize after the pruning. Impossible jobs are
-# refused before any work. The test takes 2 s of processor time.
+# experts.sh - tests the pruning of experts (docs/how-to/pruning.md). The run must drop the same
+# experts as LLM Compressor. The other experts and their rows of the router must not change. The
+# output must not depend on threads or a kill. A recipe may quantize after the pruning. Impossible
+# jobs must be refused before any work. The test takes 2 s of processor time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

@@ -1,6 +1,6 @@
-# foreign_words.sh - tests commands, flags, values and directories of other tools. The message names
-# the right command or flag of oneshot. Each flag that a hint names exists. A directory that is
-# given without a flag is the model.
+# foreign_words.sh - tests messages about the commands, flags, values and directories of other
+# tools. Each message must name the right command or flag of oneshot. The flags and pages in all
+# hints must exist. A directory without a flag must be the model.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

@@ -1,5 +1,5 @@
-# full_disk.sh - tests a full disk. The run is refused before any computation, or fails when the
-# disk becomes full. In both cases nothing has the final name.
+# full_disk.sh - tests a full disk. The run must be refused before any computation, or fail when the
+# disk becomes full. In both cases, no output may have the final name.
 set -euo pipefail
 # A limit on the size of files (ulimit -f) causes an error, not a signal. The same command then
 # continues.

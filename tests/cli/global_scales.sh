@@ -13,8 +13,8 @@ sums() { (cd out && sha256sum ./*.safetensors); }
 number() { # argument: key; prints the number of this key in plan.json
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-# arguments: flags; sets `n` to the number of bytes that the run reads, and `planned` to the number
-# of bytes of the source in the plan
+# arguments: flags. Runs the job with these flags. Sets `n` to the number of bytes that the run
+# reads, and `planned` to the number of source bytes that it reads according to the plan.
 reads() {
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)

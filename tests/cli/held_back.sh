@@ -1,8 +1,8 @@
-# held_back.sh - tests the measurement after a run: the perplexity of source and output on rows of
-# the data that were not used for calibration, one row for each 128 samples. The numbers equal those
-# of `oneshot eval` on these rows. The measurement does not change the bytes of the output. If no
-# row is left, or the budget is too small, nothing is measured, and the run prints one line with the
-# reason.
+# held_back.sh - tests the measurement after a run. It measures the perplexity of source and output
+# on rows that were not used for the calibration, one row for each 128 samples. The numbers must
+# equal those of `oneshot eval` on these rows. The measurement must not change the bytes of the
+# output. If no row is left, or if the budget is too small, nothing is measured, and the run must
+# print one line with the reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=96 heads=2 kv=1 layers=2 vocab=96 samples=140 tokens=12 >/dev/null

@@ -53,8 +53,8 @@ sed -i 's/"tokenizer.json"/"notes.txt"/' $repo/trees/$commit.json
 $plan >/dev/null
 : >$repo/blobs/0123.abcd.incomplete
 refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete, whose download did not end, in $PWD/$snapshot" $plan
-# Tests the marker file that this program writes after a download. The files that the marker names
-# must exist. A damaged marker means that the download is not finished.
+# Tests the mark of a snapshot, a file that lists the files of the snapshot (src/hub/mark.h). The
+# listed files must exist. A damaged mark means that the download did not end.
 mkdir $repo/.oneshot
 bytes=$(stat -Lc %s "$snapshot/config.json")
 mark() { printf 'oneshot snapshot 1\n%b' "$1" >$repo/.oneshot/$commit; }

@@ -71,9 +71,9 @@ refused gated "is gated: want its terms accepted on its page at http://127.0.0.1
 refused private "not found at http://127.0.0.1:$hub, or private"
 [ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
 
-# Checks the requests. Only the Hub gets the token. After an incomplete answer, the missing bytes
-# are requested as a range. Two processes that download the same repository request each file only
-# once.
+# Checks the requests. Only the Hub may get the token. After an incomplete answer, the missing bytes
+# must be requested as a range. If two processes download the same repository, each file must be
+# requested only once.
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
@@ -82,8 +82,9 @@ for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
 
-# Checks the layout of the cache: links to blobs that are named by their hash. No file is requested
-# twice. Also tests a commit, another revision, and a file system without links.
+# Tests that the files of a snapshot are links to blobs, that the name of a blob is its hash, and
+# that no file is requested twice. Also tests pulls of a commit and of another revision, and a file
+# system without links.
 at=$(repo ok)/snapshots/$first
 template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | sha1sum | cut -c1-40)
 [ "$(readlink "$at/additional_chat_templates/tool.jinja")" = "../../../blobs/$template" ] || fail "a link"
@@ -168,8 +169,8 @@ wait $job 2>/dev/null || true
 large slow
 [ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
 
-# Downloads through the proxy that HTTP_PROXY names. Without a network, the cache is used. A name
-# that is a path, such as ./ok/tiny, is never requested from the Hub.
+# Tests a download through the proxy that HTTP_PROXY names. Without a network, the cache must be
+# used. A name that is a path, such as ./ok/tiny, must never be requested from the Hub.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null

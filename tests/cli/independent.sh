@@ -1,7 +1,7 @@
 # independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
-# of the model, after the previous modifiers have changed it. The output is that of separate runs of
-# one modifier each. The output bytes do not depend on threads, batch, tier, budget or a kill. The
-# predicted memory is enough. Impossible jobs are refused.
+# of the model, after the previous modifiers have changed it. The output must be that of separate
+# runs with one modifier each. The output bytes must not depend on threads, batch, tier, budget or a
+# kill. The predicted memory must be enough. Impossible jobs must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,8 +1,7 @@
-# isa.sh - tests --isa, the choice of the instruction set. The option also chooses the kernels of
-# libraries. With one instruction set, the bytes do not depend on the number of threads. They do not
-# depend on the core type that the environment requests from OpenBLAS, either. `--isa auto` takes
-# the fastest set of the CPU. All sets give nearly the same perplexity. If the CPU lacks a set, the
-# error names the set.
+# isa.sh - tests --isa, which chooses the instruction set of the program and of its libraries. With
+# one instruction set, the bytes must not depend on the number of threads, or on the core type that
+# the environment requests from OpenBLAS. `--isa auto` must choose the fastest set of the CPU. All
+# sets must give nearly the same perplexity. If the CPU lacks a set, the error must name the set.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # arguments: output, flags

@@ -1,6 +1,6 @@
-# largest_layer.sh - tests two flags. plan --largest-layer names the subgraph with the highest
-# predicted memory. --only-largest-layer runs only this subgraph. The memory of this subgraph is at
-# most the predicted memory, and close to the peak of the whole run. The run leaves no file.
+# largest_layer.sh - tests two flags. plan --largest-layer must name the subgraph with the highest
+# predicted memory. --only-largest-layer must run only this subgraph, and leave no file. The memory
+# of this run must be at most the predicted memory, and close to the peak of the whole run.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 args=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"

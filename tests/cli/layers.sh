@@ -1,4 +1,4 @@
-# layers.sh - tests scripts/check_layers.py. Only these faults make the script fail:
+# layers.sh - tests scripts/check_layers.py, which must fail only for these faults:
 #   an include or a call of a higher layer or of a sibling
 #   a cycle of more than three files
 #   the name of a table row in another directory

@@ -1,7 +1,7 @@
 # mixed.sh - tests the choice of bits for each module (docs/how-to/mixed-precision.md). The output
-# is at most as large as the target. Modules that inference engines fuse get the same bits. The
-# output bytes do not depend on threads, batch or a kill. Impossible jobs are refused before any
-# work.
+# must be at most as large as the target. Modules that inference engines fuse must get the same
+# bits. The output bytes must not depend on threads, batch or a kill. Impossible jobs must be
+# refused before any work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

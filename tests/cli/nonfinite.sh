@@ -1,6 +1,6 @@
 # nonfinite.sh - tests values that are not finite. A NaN or an infinity in a weight or an activation
-# stops the run with a message that names the tensor and the position. A module that cannot be
-# solved is rounded and reported; with --strict it is an error.
+# must stop the run with a message that names the tensor and the position. A module that cannot be
+# solved must be rounded and reported. With --strict, such a module must be an error.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

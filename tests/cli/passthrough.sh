@@ -1,6 +1,6 @@
-# passthrough.sh - tests --calib-passthrough. If the input of a slice is observed in the same
-# subgraph, the result of the slice gets the range of its input. The plan lists such values.
-# Budgets, sequential targets and second passes do not change the ranges.
+# passthrough.sh - tests --calib-passthrough. With this flag, the result of a slice must get the
+# range of the slice's input, if the input is observed in the same subgraph. The plan must list
+# these results. Budgets, sequential targets and second passes must not change the ranges.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 scales() { # arguments: output, ending of the name; prints the F32 or BF16 numbers

@@ -1,6 +1,6 @@
 # paths.sh - tests paths that a job would write. If such a path is an input or a file of another
-# program, under any name, the job is refused before it writes anything. A flag that is not a list
-# accepts only one value. The test takes 3 s of processor time.
+# program, under any name, the job must be refused before it writes anything. A flag that is not a
+# list must accept only one value. The test takes 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,6 +1,6 @@
 # power_loss.sh - tests a loss of power at any moment. record.c records the changes that a run makes
 # to the disk. From the record, lose_power.c makes states, which are directories as they may be
-# after a power loss. The same command continues from each state, and gives the files of an
+# after a power loss. The same command must continue from each state, and give the files of an
 # undisturbed run. A power loss does not change synced data, so no state may be refused. STATES is
 # the number of states per run. FIRST is the first seed.
 set -euo pipefail

@@ -27,9 +27,9 @@ def refused(kind, message, call):
     else:
         raise AssertionError("was taken")
 
-# Stand-ins for LLM Compressor's classes: pydantic models that dump all their fields. In a dump,
-# None means the default, and a name with _ at the end is internal state. A sentinel (a unique
-# object for "not set") is no value of YAML.
+# The classes below stand for LLM Compressor's classes, which are pydantic models that dump all
+# their fields. In a dump, None means the default, and a name with _ at the end is internal state. A
+# sentinel (a unique object for "not set") cannot be written as YAML.
 class Kind(str, enum.Enum):
     GROUP = "group"
 class Model:

@@ -1,7 +1,7 @@
-# quality.sh - tests --quality best. The output bytes do not depend on threads, batch and the
-# spelling of the flag. No step raises a module's loss. The error of the outputs is smaller than
-# with --quality gptq. The memory is as predicted. A kill does not change the result. Quality best
-# chooses the values of flags that are not on the command line.
+# quality.sh - tests --quality best. The output bytes must not depend on threads, batch, a kill, or
+# the spelling of the flag. No step may raise a module's loss. The error of the outputs must be
+# smaller than with --quality gptq. The memory must be as predicted. --quality best must choose the
+# values of flags that are not on the command line.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }

@@ -1,7 +1,7 @@
 # ranks_samples.sh - runs calibrated jobs under mpirun. Groups of samples, statistics and solves are
-# divided among ranks. For every method, number of ranks and memory budget, the files are the same
-# as with one process. This holds after kill -9 of a rank and a resume with another number of ranks,
-# too.
+# divided among ranks. For every method, number of ranks and memory budget, the files must be the
+# same as with one process. They must also be the same after kill -9 of a rank and a resume with
+# another number of ranks.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

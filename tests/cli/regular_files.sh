@@ -1,7 +1,7 @@
 # regular_files.sh - passes a pipe, a directory or a device where the program wants an input file.
-# The program refuses it at once, and the message names the path. No process writes into the pipe,
-# so a program that opened the pipe would hang. For some inputs a directory counts as a missing
-# file.
+# The program must refuse it at once, with a message that names the path. No process writes into the
+# pipe, so a program that opened the pipe would hang. For some inputs, a directory counts as a
+# missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,7 +1,7 @@
-# several.sh - tests several modifiers in one traversal of the model. The cases are: AWQ, then
-# rounding of attention, then GPTQ of the MLP; two quantizers with different targets; stages in the
-# order of the file. If the other modifiers do not change the inputs of a modifier, its result is
-# the same without them.
+# several.sh - tests several modifiers in one traversal of the model. The first case is AWQ, then
+# rounding of attention, then GPTQ of the MLP. Other cases are two quantizers with different
+# targets, and stages in the order of the file. If the other modifiers do not change the inputs of a
+# modifier, its result must be the same without them.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -47,9 +47,9 @@ for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; };
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
-# No solve runs before the attention of layer 0, so the codes of this attention are the same without
-# GPTQ. Rounding is not propagated. So without AWQ, GPTQ sees the same model with and without the
-# rounding of attention.
+# GPTQ solves nothing before the attention of layer 0, so `all` and `rounded` have the same codes of
+# this attention. Rounding of attention does not change the inputs of the MLPs, because its errors
+# are not propagated. So `pair`, `riap` and `gptq` have the same codes of the MLPs.
 tensors all rounded 'layers\.0\.self_attn' 16
 tensors pair gptq 'mlp\.' 36
 tensors pair riap '.' 110

@@ -1,6 +1,6 @@
-# shared_blocks.sh - tests blocks whose weights several layers share (Zamba 2). The weights are
-# quantized once, and every layer reads the same codes. Modifiers that change the weights for one
-# layer are refused.
+# shared_blocks.sh - tests blocks whose weights several layers share (Zamba 2). The weights must be
+# quantized once, and every layer must read the same codes. Modifiers that change the weights for
+# one layer must be refused.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"

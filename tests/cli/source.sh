@@ -1,7 +1,7 @@
 # source.sh - tests a source that changes between two runs with the same output, during a run, or
-# after a run. If only the time of a file changes, the source is accepted. If bytes change, the
-# source is refused; the message names the file and the tensor. A finished output always belongs to
-# the current bytes of the source.
+# after a run. If only the time of a file changes, the source must be accepted. If bytes change, the
+# source must be refused, with a message that names the file and the tensor. A finished output must
+# always belong to the current bytes of the source.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m

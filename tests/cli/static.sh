@@ -1,6 +1,6 @@
-# static.sh - tests static activations in FP8, NVFP4 and integers. Both programs get the same
-# samples, in batches of one sample. All tensors must have the bytes of LLM Compressor's tensors.
-# Only scales of activations may differ, by a unit in the last place.
+# static.sh - compares static activations in FP8, NVFP4 and integers with LLM Compressor's. Both
+# programs get the same samples, in batches of one sample. All tensors must have the bytes of LLM
+# Compressor's tensors. Only scales of activations may differ, by a unit in the last place.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export golden=$OSH_SOURCE_DIR/tests/golden/static

@@ -1,4 +1,4 @@
-# verify.sh - makes faults in outputs. `oneshot verify` finds each fault by comparison with the
+# verify.sh - makes faults in outputs. `oneshot verify` must find each fault by comparison with the
 # source. Each fault is tested twice: with the old manifest, and with a manifest that was rewritten
 # to match the fault. The test prints the number of faults that verify finds without the source.
 set -euo pipefail

@@ -1,6 +1,6 @@
 # verify_sparse.sh - tests verify with outputs that are pruned by SparseGPT and then quantized, by
 # rounding or by GPTQ. The weights are uniform, normal or have heavy tails. There are three
-# sparsities. verify accepts all outputs, and finds swapped, zeroed and shifted weights.
+# sparsities. verify must accept all outputs, and must find swapped, zeroed and shifted weights.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 I='ignore: ["re:.*lm_head"]'

@@ -60,8 +60,8 @@ for name, digest, size in rows:
         assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
 assert o.version() == sys.argv[2]
 
-# An exception in a callback ends the job. The same call then continues the job, although the recipe
-# and the rows are Python objects, which each call writes to new files.
+# An exception in a callback must end the job. The same call must then continue the job, although
+# the recipe and the rows are Python objects, and each call writes them to new files.
 rows = [json.loads(line)["text"] for line in open(data)][:8]
 class Enough(Exception):
     pass

@@ -244,8 +244,9 @@ static void test_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* Most magnitudes of a ternary or binary weight are equal. Only a fraction of them must become 0,
- * which is about the same in every row. SparseGPT does the same if it prunes by magnitude. */
+/* In a ternary or binary weight, most magnitudes are equal. Only a part of these elements must
+ * become 0, and the fraction must be about the same in every row. SparseGPT must do the same if it
+ * prunes by magnitude. */
 static void test_equal_magnitudes(void **state)
 {
     (void)state;

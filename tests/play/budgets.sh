@@ -1,7 +1,8 @@
-# budgets.sh - the bytes of an output are the same on the emulated GPU for every --device-memory and
-# tier. Some budgets divide a subgraph into rounds (passes that each collect some of the Hessians)
-# or into segments (Linears whose weights are loaded together). The smallest budget of the plan is
-# exactly enough. Host code cannot access GPU memory.
+# budgets.sh - tests budgets on the emulated GPU. The output must have the same bytes for every
+# --device-memory and tier. Some budgets divide a subgraph into rounds (passes that each collect
+# some of the Hessians) or into segments (Linears whose weights are loaded together). The smallest
+# budget of the plan must be exactly enough. In the first run, host code that accesses GPU memory
+# crashes.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=48

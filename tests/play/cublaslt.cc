@@ -12,9 +12,10 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t { cublasComputeType_t compute; int32_t transa, transb; };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
-    int64_t rows, cols, ld, stride; // rows, cols: size of a matrix, which is column-major; ld:
-                                    // number of elements from one column to the next; stride:
-                                    // number of elements from one matrix to the next
+    /* rows, cols: size of a matrix, which is column-major.
+     * ld: number of elements from one column to the next.
+     * stride: number of elements from one matrix to the next. */
+    int64_t rows, cols, ld, stride;
     int32_t n_batch;
 };
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };

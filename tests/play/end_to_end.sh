@@ -29,8 +29,9 @@ grep -q '"isa"' gpu/oneshot-manifest.json && fail "the manifest of a GPU run nam
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
-# Attention rounds at other steps on a GPU (docs/explanation/numerics.md). So the error of a module
-# is up to 2 % larger or smaller than on the host, but the mean error is the same.
+# On a GPU, attention rounds its intermediate values at other steps than on the host
+# (docs/explanation/numerics.md). So the error of a module is up to 2 % larger or smaller than on
+# the host. The mean error is the same.
 paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \

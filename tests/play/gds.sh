@@ -72,8 +72,8 @@ grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
 grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat err)"
 
-# Values are on the disk. For any kind of read and any failure, the output has the bytes of a run
-# with values on the GPU.
+# Runs jobs whose values are on the disk. For any kind of read and any failure, the output must have
+# the bytes of a run with values on the GPU.
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=40
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
      --progress none --output out)

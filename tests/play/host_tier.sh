@@ -1,7 +1,7 @@
 # host_tier.sh - runs a job on the emulated GPU in many batches, with values in host memory. The
-# output has the bytes of a run with values on the GPU. This holds in every order that the streams
-# allow, with and without page-locked memory. Only a few blocks are locked. The smallest
-# --device-memory of the plan is exactly enough, and so is the smallest --host-memory.
+# output must have the bytes of a run with values on the GPU, in every order that the streams allow.
+# This must also be true if a block of host memory cannot be page-locked. The run must lock only a
+# few blocks. The plan's smallest --device-memory and smallest --host-memory must be exactly enough.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=10 tokens=48

@@ -1,6 +1,6 @@
-# resume_least.sh - a killed run continues within the smallest --device-memory of the plan, on a GPU
-# with exactly this memory. The runs have values on the GPU, subgraphs of three sizes and several
-# batches, and are killed at several points.
+# resume_least.sh - tests that a killed run continues within the smallest --device-memory of the
+# plan, on a GPU with exactly this memory. The runs have values on the GPU, subgraphs of three sizes
+# and several batches, and are killed at several points.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=40

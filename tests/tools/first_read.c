@@ -2,10 +2,11 @@
  * program: to the first pread of a .safetensors file, and to the first pread after the file's
  * header.
  *
- *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE    FILE gets lines "header 0.0124 0.0091" and
- *                                                      "weights ...": seconds of clock and CPU
+ *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE
  *
- * The clock starts when the shell reads EPOCHREALTIME. So the time includes fork, execve, and a
+ * FILE gets a line for each time, such as "header 0.0124 0.0091" and "weights 0.0150 0.0102". The
+ * first number is the elapsed time, and the second is the processor time, both in seconds. The
+ * clock starts when the shell reads EPOCHREALTIME. So the elapsed time includes fork, execve, and a
  * second execve that the program itself makes. */
 #include <dlfcn.h>
 #include <fcntl.h>

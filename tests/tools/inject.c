@@ -7,7 +7,8 @@
  *   INJECT_CALLS=NAMES   counts only these calls, such as "pwrite rename"
  *   INJECT_WHAT=kill     kills the process
  *               stop     stops the process (SIGSTOP)
- *               EIO      makes this call and all later calls fail; also ENOSPC
+ *               EIO      makes this call and all later calls fail with EIO
+ *               ENOSPC   makes this call and all later calls fail with ENOSPC
  *               TERM     sends SIGTERM once, then makes the call
  *               hang     sends SIGTERM, and the call never returns
  *               COMMAND  runs the command, then makes the call

@@ -13,16 +13,20 @@
  *
  * A worker starts START_S seconds after the call. If the calling thread has worked alone for longer
  * than WATCH_S, the worker sleeps (pool.c) and starts WAKE_S later. Shared resources (caches,
- * memory) are not simulated. A line of FILE:
+ * memory) are not simulated. A line of FILE has these fields:
  *
- *   phase address calls chunks busy alone took idle      phase "total": all phases
+ *   phase     name of a phase, or "total" for all phases
+ *   address   address of the function that runs the chunks; 0: the line is for the whole phase
+ *   calls     number of calls of osh_parallel_for
+ *   chunks    number of chunks
+ *   busy      seconds on one processor
+ *   alone     seconds in which only the calling thread works
+ *   took      simulated seconds
+ *   idle      seconds in which workers are idle
  *
- * busy: seconds on one processor; alone: the part in which only the calling thread works; took:
- * simulated seconds; idle: seconds in which workers are idle. A line with address 0 is for a whole
- * phase. Another line is for the chunks of one function in the phase. Its `alone` is the time of
- * the calling thread before the chunks, which is not part of its `busy`. The last line, "others
- * SECONDS", is the time of threads outside the pool. The linker option --wrap replaces functions of
- * the program by functions of this file. */
+ * In a line for a function, `alone` is the time of the calling thread before the chunks, and is not
+ * part of `busy`. The last line, "others SECONDS", has the time of threads outside of the pool. The
+ * linker option --wrap replaces functions of the program by functions of this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

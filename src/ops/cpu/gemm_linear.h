@@ -9,7 +9,7 @@
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
                            const osh_tensor *bias, const osh_seqs *seqs);
 /* ROWS, COLS: numbers of rows and columns of a tile of y.
- * PANEL: largest number of rows of a panel. A panel is rows of x that are converted to f32
+ * PANEL: largest number of rows of a panel. A panel consists of rows of x that are converted to f32
  * together. */
 enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 };
 /* Returns the number of floats of a panel of x [N, I]. */

@@ -167,8 +167,10 @@ static void grad_band(grad_head *me, const grad_tile *t, int64_t r, int64_t m)
     osh_pairs_product(me->dq, me->D, ds, m, columns);
 }
 
-/* Adds the product of a [Dh, n] and x [n, wide] to the columns [first, first + wide) of `to` [D,
- * L]. a: packed blocks. x: me->p or me->ds. */
+/* Adds the product of `a` [Dh, n] and `x` [n, wide] to the columns [first, first + wide) of `to`
+ * [D, L].
+ * a: packed blocks.
+ * x: me->p or me->ds. */
 static void grad_tile_add(grad_head *me, const grad_tile *t, float *to, const uint32_t *a,
                           const uint16_t *x)
 {

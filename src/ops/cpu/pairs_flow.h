@@ -50,7 +50,8 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. All blocks of a flow must have the same kind of output:
+/* Computes the matrix products of one block. All blocks of a flow must have the same kind of
+ * output:
  *
  *   y = a b
  *   y = act(a b) (a up)

@@ -1,5 +1,6 @@
 /* ssm_scan.h - computes one token of the scan of Mamba 2 on the CPU, for the op and its gradient.
- * ops/ssm_scan.c has the formulas: P is the number of channels of a head, S the state size. */
+ * ops/ssm_scan.c has the formulas. P is the number of channels of a head, and S is the state
+ * size. */
 #ifndef OSH_CPU_SSM_SCAN_H
 #define OSH_CPU_SSM_SCAN_H
 #include "base/isa.h"

@@ -78,8 +78,8 @@ template <int DIM, int BANDS> struct fused_plan {
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
 
-/* Sums of a warp for its queries: o, b and l of the formula. Lane 4g + t holds values of queries g
- * and g + 8 of each band. */
+/* Sums of a warp for its queries: `o`, `b` and `l` of the formulas at the top of this file. Lane 4g
+ * + t holds values of queries g and g + 8 of each band. */
 template <int DIM, int BANDS> struct fused_state {
     osh_cu_frag_c o[BANDS][DIM / 8];
     float b[BANDS][2], l[BANDS][2];

@@ -3,7 +3,7 @@
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
- * W is read once for each 8 tokens. A lane multiplies every 32nd element of a row; a butterfly
+ * w is read once for each 8 tokens. A lane multiplies every 32nd element of a row. A butterfly
  * reduction over the warp adds the sums of the lanes. So a logit does not depend on the tokens and
  * experts that are computed together with it. Logits, scores s and choices c (moe_gate.c) are in
  * shared memory. Everything is f32. */

@@ -129,8 +129,11 @@ typedef struct scan_heads { // the samples, weights and states of a launch
     float *state; // states, one per block: [blocks, rows of a state, columns of a state]; own
 } scan_heads;
 
-/* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
- * [Dk], the decay and beta * sigmoid(b) of the current token. */
+/* Computes delta_rule. Shared memory has the values of the current token: q and k [Dk], the decay,
+ * and beta * sigmoid(b).
+ * x: [N, 2 Nk Dk + Nv Dv].
+ * a, b: [N, Nv].
+ * y: [N, Nv Dv]. */
 template <class T>
 static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
                                     osh_delta_rule_attr at)

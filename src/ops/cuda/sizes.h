@@ -1,5 +1,5 @@
 /* sizes.h - declares the sizes of chunks, panels and pieces on which the scratch of CUDA kernels
- * depends. The kernels and sizes.c use the same sizes. Shape letters: op.h. */
+ * depends. The kernels and sizes.c use the same sizes. op.h explains the letters in shapes. */
 #ifndef OSH_CUDA_SIZES_H
 #define OSH_CUDA_SIZES_H
 #ifdef __cplusplus

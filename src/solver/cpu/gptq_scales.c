@@ -43,8 +43,8 @@ typedef struct tile_group { // rows [row, row + n), columns [col, col + n_cols) 
     int64_t row, n, col, n_cols;
 } tile_group;
 
-/* Transposes group g of the weight to x [n_cols, rows]. Elements of x for rows after the last row
- * of the tile become 0. `line` [n_cols]: scratch. */
+/* Transposes group g of the weight to x [n_cols, rows]. In x, dead columns and rows after the last
+ * row of the tile become 0. `line` [n_cols]: scratch. */
 static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
                               tile_group g)
 {

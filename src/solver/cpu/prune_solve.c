@@ -77,9 +77,9 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
     return j->zero && j->zero[row * j->a->I + column];
 }
 
-/* Chooses n of the columns [i, i + m) in each row of the panel. Sets the costs of the n columns
- * with the lowest costs to 0, and the costs of the other columns to infinity. Each lane has its own
- * row; lanes after the last row are not used. */
+/* In each of the n rows of the panel, chooses the a->n columns with the lowest costs among the
+ * columns [i, i + a->m). Sets the costs of these columns to 0, and the costs of the others to
+ * infinity. Each lane has its own row; lanes after the last row are not used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)
 {

@@ -45,8 +45,8 @@ static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* Makes h symmetric, tile by tile. `down` true: copies the upper triangle to the lower triangle.
- * False: copies the lower triangle to the upper triangle. */
+/* Makes h symmetric, tile by tile. If `down` is true, copies the upper triangle to the lower
+ * triangle. Otherwise, copies the lower triangle to the upper triangle. */
 static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];

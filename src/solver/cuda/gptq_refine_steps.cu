@@ -27,8 +27,9 @@ typedef struct group { // the group of columns that is rescaled
     double *was;          // for each row, loss of the current codes minus loss of the target, [n]
 } group;
 
-/* Sets t.turned to the target, in solving order. (The values of the group that minimize the loss
- * are called its target, gptq_rescale.c.) Sets t.err [n, n_cols] to w^ minus target. */
+/* Sets t.turned to the target of the group, in solving order. Sets t.err [n, n_cols] to w^ minus
+ * target. (The target is the values of the group that minimize the loss; gptq_rescale.c has its
+ * formula.) */
 template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
     int64_t r = steps_row(), n = t.n_cols;
