@@ -184,7 +184,7 @@ static double judge_share(const osh_linear *l)
 }
 
 /* Returns the number of operations of GPTQ's column loop and of the op gptq_target. On the host,
- * also counts the error of rounding to nearest. */
+ * also counts the operations that compute the error of rounding to nearest. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];

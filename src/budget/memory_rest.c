@@ -56,8 +56,8 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the number of host bytes of copied rows. If only some rows of a value count in
- * statistics, the run copies these rows (graph/counted.h). */
+/* If only some rows of a value count in statistics, the run copies these rows (graph/counted.h).
+ * Returns the number of host bytes that the copies need. */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;

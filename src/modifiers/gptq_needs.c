@@ -302,8 +302,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_device_bytes(I, n);
-    /* If some Hessians cannot be factored, fewer than n groups are solved together. The sizes of
-     * tiles depend on this number i, so the result is the maximum over all i. */
+    /* If some Hessians cannot be factored, only i < n groups are solved together. The sizes of
+     * tiles depend on i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_device_bytes(I, i, room));

@@ -159,8 +159,8 @@ static bool recipe_wants_data(const osh_recipe *r)
     return false;
 }
 
-/* Refuses a recipe that needs data: the architecture is unknown, so there is no graph. The message
- * contains the error of osh_graph_new, which lists the known architectures. */
+/* Refuses a recipe that needs data, because there is no graph for an unknown architecture. The
+ * message contains the error of osh_graph_new, which lists the known architectures. */
 static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -119,7 +119,7 @@ typedef struct osh_device_uuid {
     uint8_t bytes[16];
 } osh_device_uuid;
 
-/* A row of the table of devices: how one kind of device works. In the row of the host
+/* A row of the table of devices describes how one kind of device works. In the row of the host
  * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
  * the host has only the functions that copy, fill and wait. Its other members are NULL. */
 typedef struct osh_device_type {

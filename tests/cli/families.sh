@@ -122,8 +122,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# Some Linears stay dense, because the classes of vLLM have no parameters for their codes: those of
-# Llama 4's tower, Llama 4's projector, and Mistral 3's merging_layer.
+# Some Linears stay dense, because the classes of vLLM have no parameters for their codes. They are
+# the Linears of Llama 4's tower and projector, and Mistral 3's merging_layer.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
