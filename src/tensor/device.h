@@ -53,7 +53,7 @@ typedef struct osh_device_counters {
     // get_bytes: from the device (get).
     // ahead_bytes: to the device, during the work of the device (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
-    /* Seconds that the copies put, get and put_ahead took, by the clock of the device. */
+    /* Seconds that the copies `put`, `get` and `put_ahead` took, by the clock of the device. */
     double put_s, get_s, ahead_s;
     // Seconds of copies for which the device's work did not wait. hidden_s is a part of ahead_s,
     // and get_hidden_s is a part of get_s.

@@ -91,8 +91,8 @@ meant() { # arguments: part of the message, exit code, command line
 }
 meant "unknown command 'evla'; did you mean eval?" 2 evla
 meant "unknown option '--modle'; did you mean --model?" 2 --modle m
-# --samples is the name of a flag in other tools. The message must not suggest --sample, which has
-# another meaning.
+# --samples is the name of a flag in other tools. An error message must not suggest --sample for it,
+# because --sample has another meaning.
 meant "unknown option '--samples': want --num-calibration-samples" 2 plan --samples 3
 meant "unknown option '--calibration-samples'; did you mean --num-calibration-samples?" 2 plan --calibration-samples 3
 meant "unknown option '--per-tokens'; did you mean --per-token?" 2 eval --per-tokens f
