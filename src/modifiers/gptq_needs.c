@@ -51,7 +51,7 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the number of device bytes of all targets W + W S of a call. Sets *scratch to the number
+/* Returns the number of device bytes for all targets W + W S of a call. Sets *scratch to the number
  * of device bytes that the computation of the largest target needs as scratch. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
