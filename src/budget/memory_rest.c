@@ -89,7 +89,7 @@ static int64_t aligned_block(void)
  * includes these blocks.
  * If false, reads bypass the page cache only if the source is large and is rounded without data.
  * In this case, a stream reads into its bands, without an aligned block. Whole tensors are read by
- * one thread. It needs one aligned block, which round_peaks counts. */
+ * one thread, which needs one aligned block. round_peaks counts this block. */
 static bool has_blocks(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
 int64_t osh_base_more(const osh_budget *p) { return has_blocks(p) ? 0 : READERS * aligned_block(); }

@@ -318,9 +318,9 @@ done:
     return rc;
 }
 
-/* With --indivisible pad, adds zeros to the source. Then opens the recipe again, because the
- * matchers of the old one have already counted matches, and because the old one may name modules of
- * the old graph. */
+/* With --indivisible pad, adds zeros to the source. Then opens the recipe again. The first recipe
+ * cannot be used: its matchers have already counted matches, and it may name modules of the old
+ * graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

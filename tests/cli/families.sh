@@ -175,8 +175,9 @@ job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# In Llama 4, the input of an expert is the token times a routing weight. If a token selects several
-# experts, each expert has its own weight, even an expert to which the token is not sent.
+# In Llama 4, the input of an expert is the token times the token's routing weight for this expert.
+# So if a token selects two experts, their inputs differ. The weight also exists for experts to
+# which the token is not sent.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

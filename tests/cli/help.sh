@@ -51,8 +51,8 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# The texts of topics and schemes fit on one screen. Their names are accepted in upper and lower
-# case. The commands, recipes and flags in them exist.
+# Tests the help texts of topics and schemes. Each text fits on one screen, and the commands,
+# recipes and flags in it exist. The case of the letters of a name does not matter.
 "$ONESHOT" help topics >topics
 n=0
 "$ONESHOT" help schemes | awk '$2 == "weights" {print $1}' >schemes
