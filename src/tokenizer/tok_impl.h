@@ -63,8 +63,8 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    /* In bytes.
-     * limit: largest allowed size, 0: no limit.
+    /* Sizes in bytes.
+     * limit: largest allowed size; 0: no limit.
      * made_of: size of the input. */
     size_t limit, made_of;
 } osh_tok_text;

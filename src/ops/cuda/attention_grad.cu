@@ -21,7 +21,7 @@ typedef struct attention_back {
     const osh_grad_args *a;
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
-    /* Own; [kv heads, queries of a chunk, ld] each.
+    /* Both are own and have the shape [kv heads, queries of a chunk, ld].
      * p: probabilities.
      * ds: gradients of the products q k. */
     float *p, *ds;
