@@ -1,8 +1,7 @@
 /* search.c - searches ranges with smaller errors for a weight. The ranges become narrower step by
  * step (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the
  * ranges by p = expand (1 - i / grid); s is the scale. Example: a group has values x in [-1, 0.6].
- * The codes are symmetric and have 4 bits, and grid is 100. The error is the sum of |x -
- * dq(x)|^2.4:
+ * The codes are symmetric with 4 bits, and grid is 100. The error is the sum of |x - dq(x)|^2.4:
  *
  *   step 0   p = 1.00   range [-1.00, 0.600]   s = 0.1333   error 0.0021   the best so far
  *   step 1   p = 0.99   range [-0.99, 0.594]   s = 0.1320   error 0.0020   better
