@@ -69,8 +69,8 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
  * file, and passes the tables to the sink. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
-/* Prints a table of `files`, which are output directories or files that `oneshot eval --panel`
- * wrote. If opt->output is given, writes the table to it as a page. */
+/* Prints a table of `files`. Each of them is an output directory, or a file that `oneshot eval
+ * --panel` wrote. If opt->output is given, writes the table to it as a page. */
 osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
                        osh_sink sink, void *user);
 /* Prints the version, the compiler and the libraries. */

@@ -1,12 +1,13 @@
-/* check_model.c - checks that a template fits a checkpoint, for authors of templates.
+/* check_model.c - checks that a template fits a checkpoint, for authors of templates. It prints
+ * lines such as:
  *
  *   wrong  tensor model.layers.0.self_attn.q_norm.weight is missing in DIR
  *   unread model.layers.0.self_attn.q_proj.bias BF16 [576]
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
- * With --logits, the file gives the sample, and the model's logits are compared with the logits of
- * the file (check_logits.c).
+ * With `--logits FILE`, the sample comes from FILE, and the model's logits are compared with those
+ * in FILE (check_logits.c).
  *
  * A tensor that no node reads counts as forgotten (an error of the template) or as aside. It is
  * forgotten if the template has the tensor's module. In a decoder block, it is also forgotten if

@@ -1,5 +1,5 @@
-/* measured.h - runs jobs that measure the model before the run: the experts to drop (REAP) or the
- * sparsity of each layer (OWL). The result is added to the recipe of the run. */
+/* measured.h - runs jobs that measure the model before the run. They choose the experts to drop
+ * (REAP) or the sparsity of each layer (OWL). The result is added to the recipe of the run. */
 #ifndef OSH_API_MEASURED_H
 #define OSH_API_MEASURED_H
 #include "base/profile.h"

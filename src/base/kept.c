@@ -1,10 +1,12 @@
 /* kept.c - keeps the pages of freed large blocks for later blocks. Each batch allocates blocks of
- * the same sizes. Kept pages save time: the system clears each page before it gives the page out.
+ * the same sizes. Kept pages save time, because the system clears each page before it gives the
+ * page out.
  *
- *   sizes     freed blocks by size; the block freed last is used first, as it may be in the cache
- *   extents   free ranges; adjacent ranges are joined; blocks of any size are cut from them.
- *             If no kept block or extent fits and the limit of kept bytes is reached, blocks
- *             become extents, beginning with the size whose blocks were used longest ago */
+ * `sizes` has a list of freed blocks for each size. The block of a size that was freed last is
+ * used first, because it may be in the cache. `extents` has free ranges from which blocks of any
+ * size are cut. Adjacent ranges are joined. If no kept block or extent fits and the limit of kept
+ * bytes is reached, blocks become extents, beginning with the size whose blocks were used longest
+ * ago. */
 #include "base/ctx.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* num.c - converts between f16 and f32, rounding to nearest, ties to even, with subnormals.
  *
- *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
+ * Bits of an f16: a sign, 5 bits of the exponent e, 10 bits of the mantissa. The bias of e is 15,
+ * and e = 31 stands for Inf and NaN. */
 #include "base/num.h"
 
 /* `a` has the bits of a finite f32. Rounds this number to a narrow float with n_man mantissa bits,

@@ -362,7 +362,7 @@ const char *osh_stage_name(osh_stage s) { return stage_names[s]; }
 static bool texts_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
 /* Returns the index of the row of a phase, and makes the row if it is missing. Returns -1 if there
- * is no memory; the scope is then not counted. */
+ * is no memory. The caller then does not count the time of its scope. */
 static int profile_row_find(osh_profile *p, const char *phase, const char *of, bool background)
 {
     for (size_t i = p->n_rows; i-- > 0;)

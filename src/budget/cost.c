@@ -72,8 +72,8 @@ static double route_share(const osh_graph *g, int route)
 }
 
 /* Returns the fraction of the rows of a value that a GPU computes while it collects statistics.
- * This is 1, unless experts are calibrated on their own tokens: then it is the fraction of the
- * tokens that are routed to the expert of the value. */
+ * This fraction is 1, except if experts are calibrated on their own tokens. Then it is the fraction
+ * of the tokens that are routed to the expert of the value. */
 static double observed_share(const osh_budget *p, int value)
 {
     const osh_graph *g = p->in->graph;
@@ -184,7 +184,7 @@ static double judge_share(const osh_linear *l)
 }
 
 /* Returns the number of operations of GPTQ's column loop and of the op gptq_target. On the host,
- * also counts the error of rounding to nearest. */
+ * also counts the operations that compute the error of rounding to nearest. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
@@ -207,8 +207,8 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
     return work;
 }
 
-/* True if GPTQ solves the Linear on the host although the passes run on a GPU: a GPU does not keep
- * the zeros of a pruner. */
+/* True if GPTQ solves the Linear on the host although the passes run on a GPU. The reason is that
+ * the GPU does not keep the zeros of a pruner. */
 static bool solves_on_host(const osh_budget *p, const osh_linear *l)
 {
     if (!p->in->on_device || l->prune.modifier < 0 || l->modifier < 0) return false;

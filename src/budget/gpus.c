@@ -1,12 +1,13 @@
 /* gpus.c - has the table of speeds of GPUs, and estimates the time that a run needs on a GPU.
  *
- *   pass        max(compute, copies) if the plan overlaps them, else compute + copies
- *     compute   operations / BF16 + operations of Hessians / BF16 + bytes of values / memory
- *     copies    (weights loaded + values stored outside of the GPU) / bus
- *   solve       per Linear O I^2 operations in F32, or 3 O I^2 in TF32
- *               per input 2/3 I^3 operations in F32, 1.05 us for each column of the factor, and
- *               160 us for each block of 128 columns, because factor and column loop compute
- *               the columns one after the other
+ *   time of a pass = max(compute, copies) if the plan overlaps them, else compute + copies
+ *   compute = operations / BF16 + operations of Hessians / BF16 + bytes of values / memory
+ *   copies  = (weights loaded + values stored outside of the GPU) / bus
+ *
+ * Solving a Linear takes O I^2 operations in F32, or 3 O I^2 in TF32. Each input of Linears takes
+ * 2/3 I^3 operations in F32, too. It also takes 1.05 us for each column of the factor and 160 us
+ * for each block of 128 columns, because factor and column loop compute the columns one after the
+ * other.
  *
  * O and I: output and input features of a Linear. The speeds are from the vendors' data sheets
  * (docs/how-to/cuda.md names them). A run reaches a fraction of each speed. The fractions and the

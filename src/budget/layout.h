@@ -42,8 +42,8 @@ void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
-/* Frees a list of planned addresses. The list makes a resumed run stay within the planned memory:
- * the run skips steps, but allocates its blocks at the planned addresses. */
+/* Frees a list of planned addresses. A resumed run skips steps, but allocates its blocks at these
+ * addresses. So it stays within the planned memory. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 /* Returns the number of bytes of the list, with the allocator's overhead. */
 size_t osh_places_bytes(const osh_places *l);

@@ -18,8 +18,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
  * include base_bytes. With these budgets, values are in the slowest tier, and Linears are solved in
  * small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
-/* Sets *host to the peak of the host bytes of all visits of a schedule, without base_bytes. Assumes
- * that the visits run on the host, and that all values stay in memory. */
+/* Sets *host to the highest number of host bytes that a visit of a schedule needs, without
+ * base_bytes. Assumes that the visits run on the host, and that all values stay in memory. */
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
 /* Returns the number of bytes of a GPU's arena (the block of GPU memory from which the program
  * allocates). If there is a device budget, this number is the budget. If not, it is the predicted

@@ -56,8 +56,8 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the number of host bytes of copied rows. If only some rows of a value count in
- * statistics, the run copies these rows (graph/counted.h). */
+/* If only some rows of a value count in statistics, the run copies these rows (graph/counted.h).
+ * Returns the number of host bytes that the copies need. */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -89,7 +89,7 @@ static int64_t aligned_block(void)
  * includes these blocks.
  * If false, reads bypass the page cache only if the source is large and is rounded without data.
  * In this case, a stream reads into its bands, without an aligned block. Whole tensors are read by
- * one thread. It needs one aligned block, which round_peaks counts. */
+ * one thread, which needs one aligned block. round_peaks counts this block. */
 static bool has_blocks(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
 int64_t osh_base_more(const osh_budget *p) { return has_blocks(p) ? 0 : READERS * aligned_block(); }

@@ -133,10 +133,10 @@ typedef struct solving { // a call (schedule/windows.h), and the bytes that solv
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
     /* Numbers of bytes. They are host bytes with a GPU, and device bytes without a GPU.
-     * work: for the whole call.
-     * pack: for packing one result.
-     * copy: for copies of Hessian and shift, which are needed if another call also uses these.
-     * results: for the results of the whole call. */
+     * work: bytes that the whole call needs.
+     * pack: bytes that packing one result needs.
+     * copy: bytes of copies of Hessian and shift, which are needed if another call also uses these.
+     * results: bytes of the results of the whole call. */
     int64_t work, pack, copy, results;
     size_t on_gpu;    // bytes of GPU memory
     osh_tensor shift; // shape of the shift, without data
@@ -238,8 +238,9 @@ done:
 }
 
 /* Counts the memory for packing a result of the call x. The Cholesky factor of the Hessian still
- * exists at that time. On the host, only one result exists, too. On a GPU, the results of the whole
- * call exist. They are a part of x->work, so at most x->work bytes are counted for them. */
+ * exists at that time. On the host, one result exists at a time. On a GPU, the results of the whole
+ * call exist at the same time. They are a part of x->work, so at most x->work bytes are counted for
+ * them. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);

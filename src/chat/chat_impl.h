@@ -1,4 +1,4 @@
-/* chat_impl.h - declares parts of a rendering, which chat.c and answers.c share. */
+/* chat_impl.h - declares the parts of a rendering that chat.c and answers.c share. */
 #ifndef OSH_CHAT_IMPL_H
 #define OSH_CHAT_IMPL_H
 #include "chat/chat.h"

@@ -1,6 +1,6 @@
 /* mix.h - loads calibration samples from several data sets, each with a share of the samples.
  *
- *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      b has a share of 0.3, c of 0.1, a gets the rest, 0.6
+ *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      a.jsonl has no number, so its share is the rest, 0.6
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
  * other. Each data set has a credit. Before each sample, each credit grows by the share of the data

@@ -97,8 +97,8 @@ typedef struct osh_pq_values { // decoder of the values of a page
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
 } osh_pq_values;
-/* Returns the number of bytes of a value of the type. Returns 0 if the sizes of values differ, or
- * if the type is unknown. */
+/* Returns the size of a value of the type in bytes. Returns 0 if the sizes of values differ, or if
+ * the type is unknown. */
 size_t osh_pq_type_bytes(int type);
 /* True if the program can decode values of this type in this encoding. */
 bool osh_pq_encoding_is_known(int type, int encoding);

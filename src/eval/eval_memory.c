@@ -15,8 +15,8 @@
 #include "math/isa.h"
 #include "tensor/scalar.h"
 
-/* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
- * weights. */
+/* Numbers of bytes. SMALL_BYTES are for small lists. READER_BYTES are for the stack and the heap of
+ * the thread that prefetches weights. */
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
 /* Bytes for an evaluation that follows a run.
  * AFTER_BYTES: memory that the run leaves allocated in the process.

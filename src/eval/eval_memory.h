@@ -21,9 +21,9 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
  * the output has the scheme that needs the most memory. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
-/* In an evaluation, the output of a run needs more memory than its source `f`. Returns the number
- * of additional host bytes for a batch of n_tokens tokens. The output has codes instead of some
- * weights. So memory is needed for the F32 numbers that are decoded from a weight's codes, and for
- * a rounded copy of a Linear's input. */
+/* Returns how many more host bytes an evaluation needs for the output of a run than for its source
+ * `f`, in a batch of n_tokens tokens. The output has codes instead of some weights. So memory is
+ * needed for the F32 numbers that are decoded from a weight's codes, and for a rounded copy of a
+ * Linear's input. */
 int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens);
 #endif

@@ -4,8 +4,8 @@
  *   care[o] = mean over tokens of (dL/dy_o)^2
  *
  * If the error of y_o is independent of the gradient, it changes L by about care[o] / 2 times the
- * mean square of the error, for each token. This uses the diagonal of the empirical Fisher matrix
- * instead of the Hessian of L. */
+ * mean square of the error, for each token. This estimate uses the diagonal of the empirical Fisher
+ * matrix instead of the Hessian of L. */
 #ifndef OSH_GRADIENTS_H
 #define OSH_GRADIENTS_H
 #include "base/profile.h"

@@ -1,7 +1,7 @@
 /* measure.h - declares measurements of the model before the run. The run depends on their results.
- * Each measurement is one osh_measurement: src/eval/experts.c (REAP), src/eval/owl.c (OWL). The
- * result becomes the value of a key of the modifier in the recipe. The modifier chooses its
- * measurement by this key (osh_modifier_asks). */
+ * Each measurement is one osh_measurement. src/eval/experts.c has the measurement for REAP, and
+ * src/eval/owl.c has that for OWL. The result becomes the value of a key of the modifier in the
+ * recipe. The modifier chooses its measurement by this key (osh_modifier_asks). */
 #ifndef OSH_EVAL_MEASURE_H
 #define OSH_EVAL_MEASURE_H
 #include "base/profile.h"

@@ -1,6 +1,6 @@
 /* saved.h - saves the logits of a model for all tokens of a data set in a directory. `eval
- * --reference` reads this directory in the place of the model. A reference that takes hours then
- * runs only once.
+ * --reference` reads this directory instead of the model. A reference that takes hours then runs
+ * only once.
  *
  * The directory is a checkpoint with a config.json (architecture OneshotLogits) and
  * model.safetensors. It has the inputs of the output head and the head itself. These take far fewer

@@ -26,8 +26,9 @@ typedef struct osh_back {
      * `value`. Only outputs of nodes of the range may be true. NULL: false for all values. */
     const bool *seen;
     /* Callback for each node with a weight whose gradient is wanted. dw: the gradient that comes
-     * from this node, F32, shape of the weight, on the device of the batch. dw is a view that is
-     * valid during the call. The callback may be NULL if no gradient of a weight is wanted. */
+     * from this node. It is F32, has the shape of the weight, and is on the device of the batch. It
+     * is a view that is valid during the call. The callback may be NULL if no gradient of a weight
+     * is wanted. */
     osh_status (*weight)(osh_ctx *cx, void *user, int weight, const osh_tensor *dw);
     /* Callback for each value v for which seen[v] is true. dv: the complete gradient of the value,
      * F32 [tokens, width], a view that is valid during the call. */

@@ -110,8 +110,8 @@ done:
     return rc;
 }
 
-/* Adds instance i of a repeated module, with the nodes of all template entries inside of the
- * module. In the name of the module, the number i replaces `hole` ("{i}" or "{e}"). */
+/* Adds instance i of a repeated module, with the nodes of all template entries inside it. In the
+ * name of the module, the number i replaces `hole` ("{i}" or "{e}"). */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {

@@ -14,8 +14,8 @@ bool osh_exec_by_sample(int64_t n_samples, int n_threads)
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node always runs on the whole batch. A node that reads rows of a table or rows of an
- * expert does so, because it reads the rows for all samples together. */
+/* True if the node always runs on the whole batch: it reads rows of a table or rows of an expert,
+ * and reads them for all samples together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);

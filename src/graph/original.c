@@ -18,7 +18,7 @@ typedef struct doubling {
      * quantized copy. The copy for the original model has the index before it. */
     int *moved;            // view
     /* New index of each value of the old graph. If a value exists twice, this is the index of the
-     * quantized value. The value of the original model has the index after it. */
+     * quantized value. The value of the original model has the next index. */
     int *moved_value;      // own
     int n_nodes, n_values; // number of nodes and of values in the new graph
 } doubling;

@@ -9,8 +9,8 @@
 
 #include "hub/hub.h"
 
-/* Largest lengths in bytes. MAX_PART: part of a name. MAX_REVISION: revision. MAX_FILE: path of a
- * file. MAX_FILE_PART: part of this path; file systems have this limit. */
+/* Largest lengths in bytes: of a part of a name, of a revision, of the path of a file, and of a
+ * part of this path (which file systems limit). */
 enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 };
 
 static bool name_part_is_valid(const char *s, size_t n)

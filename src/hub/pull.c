@@ -256,8 +256,8 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
 }
 
 /* Reads config.json. If the weights are compressed, sets p->headers to NULL, so that whole files
- * are downloaded: a plan needs the shapes of compressed weights, and these shapes are stored as
- * tensors. */
+ * are downloaded. The plan then needs the contents of files, because the shapes of compressed
+ * weights are stored as tensors. */
 static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;

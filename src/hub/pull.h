@@ -1,5 +1,6 @@
-/* pull.h - declares the steps of a pull (a download of a model): list the repository's files
- * (tree.c), download all files (pull.c), one file (blob.c), the bytes of a file (fetch.c). */
+/* pull.h - declares the steps of a pull, the download of a model. tree.c lists the repository's
+ * files, pull.c downloads all files, blob.c downloads one file, and fetch.c downloads the bytes of
+ * a file. */
 #ifndef OSH_HUB_PULL_H
 #define OSH_HUB_PULL_H
 #include <pthread.h>

@@ -165,9 +165,9 @@ osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
 /* Sets *sum to the recorded checksum of a tensor. Returns false if the tensor has no checksum
  * yet. */
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum);
-/* Gives one of the recorded checksums. Tensors are numbered from 0 in the order in which they were
- * first read. Sets *tensor to the index of the tensor with number `at`, and *sum to its checksum.
- * Returns false if at most `at` tensors were read so far. */
+/* Source tensors are numbered from 0 in the order in which they were first read. Sets *tensor to
+ * the index of the tensor with number `at`, and *sum to its recorded checksum. Returns false if at
+ * most `at` tensors were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
  * *diff (own) to a message about the first difference, or to NULL if there is none. Sets *stamp to

@@ -1,6 +1,6 @@
-/* ckpt_experts.c - splits tensors with all experts of a layer into tensors of single experts, with
- * the names by which loaders find the experts of a quantized model (E experts, F intermediate size,
- * D hidden size).
+/* ckpt_experts.c - splits a tensor with all experts of a layer into one tensor for each expert. The
+ * new tensors have the names by which loaders find the experts of a quantized model. Shapes: E
+ * experts, F intermediate size, D hidden size.
  *
  *   experts.gate_up_proj [E, 2F, D]    rows of gate, then of up   experts.3.gate_proj.weight [F, D]
  *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
@@ -12,10 +12,10 @@
  * experts are removed from the checkpoint's list of tensors.
  *
  * FP8 experts also have tensors of scales, whose names end in _scale_inv or _scale. These tensors
- * have the layout of the weights. They have one number for each block, each expert or each output:
- *
- *   expert    [E] or [E, 1, 1]; the number is the scale of both gate and up
- *   output    only _scale; [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM
+ * have the layout of the weights. They have one number for each block, each expert or each output.
+ * With one number for each expert, the shape is [E] or [E, 1, 1], and the number is the scale of
+ * both gate and up. Names of tensors with one number for each output end in _scale. Llama 4's
+ * release by FBGEMM has such tensors, with the shapes [E, 1, 2F] and [E, D, 1].
  *
  * Granite calls the two tensors block_sparse_moe.input_linear.weight and output_linear.weight. In
  * gpt-oss the rows of gate and up alternate, and an expert has biases [2F] and [D]. vLLM's loader

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
-enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square and first
+enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square, `first`
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 

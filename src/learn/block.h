@@ -1,14 +1,14 @@
-/* block.h - optimizes the codes of all Linears of a block of the model, such as a decoder layer, so
- * that the outputs of the block stay close to those of the original model.
+/* block.h - optimizes the codes of all Linears of a block, such as a decoder layer. The outputs of
+ * the block should stay close to those of the original model.
  *
  *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
  *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
- * A step uses some samples. The loss of a step is the mean over all elements of the outputs of its
- * samples. Only tokens that count are included (osh_dataset.counted). The gradients of the weights
- * are computed by a backward pass (graph/back.h), and solver/ada.h changes the codes. The result is
- * the codes after the last step, and not the codes of the step with the smallest loss: the loss of
- * a step depends more on its samples than on the codes. With rule.selective, the result is the
+ * A step uses some samples. The loss of a step is a mean over all elements of its samples' outputs.
+ * Only tokens that count are included (osh_dataset.counted). The gradients of the weights are
+ * computed by a backward pass (graph/back.h), and solver/ada.h changes the codes. The result is the
+ * codes after the last step, and not the codes of the step with the smallest loss: the loss of a
+ * step depends more on its samples than on the codes. With rule.selective, the result is the
  * weights rounded to nearest if learning has not lowered the loss of all samples. Samples are drawn
  * without replacement by a counter RNG. If fewer samples remain than a step needs, all samples are
  * shuffled anew. With rule.share, random elements of the inputs of a step are taken from the

@@ -47,8 +47,8 @@ done:
 
 /* Results of earlier searches through the names of quantized modules. */
 typedef struct renamed_seen {
-    /* The first n bytes of `text`: the string that the last call of has_codes_inside looked for.
-     * The result is kept, because names of many modules begin with the same string. */
+    /* The first n bytes of `text` are the string that the last call of has_codes_inside looked for.
+     * The result of this call is kept, because names of many modules begin with the same string. */
     const char *text; // view
     size_t n;
     bool partly; // result of the last call of has_codes_inside

@@ -102,8 +102,9 @@ typedef struct osh_matching {
      * recipe has none of these. */
     osh_q_args cache;
     bool queries;            // true if `cache` also applies to queries of attentions
-    /* Smaller group size, with which the plan must match all modules again; 0: the result stands.
-     * It is set if the group size of the scheme does not divide the columns of all modules. */
+    /* Not 0: a smaller group size, with which the plan must match all modules again. It is set if
+     * the group size of the scheme does not divide the columns of all modules. 0: the modules are
+     * matched. */
     int64_t smaller_groups;
     /* With --tensor-parallel: number of Linears that can be split, and number of Linears whose
      * names have no known role. */

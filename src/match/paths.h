@@ -3,8 +3,8 @@
 #define OSH_PLAN_PATHS_H
 #include "base/field.h"
 
-/* Checks all options of a table that are paths, before the job writes anything. Fails if a file
- * that the job would write
+/* Checks all options of a table whose values are paths, before the job writes anything. Fails if a
+ * file that the job would write
  *
  *   - exists and was not made by this program (base/made.h);
  *   - is a file that the job reads, or is in a directory that it reads;

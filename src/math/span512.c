@@ -269,8 +269,8 @@ WIDE_FN void share_step(float *s, __m512 all, part t)
                    t.half);
 }
 
-/* Replaces s by e^(s * scale - max), where max is the largest s * scale. Returns a vector of 16
- * copies of the sum of the new values. */
+/* Replaces s by e^(s * scale - max), where max is the largest s * scale. Returns the sum of the new
+ * values, in all 16 elements of a vector. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);

@@ -51,7 +51,7 @@ static bool has_target(const gptq *g, const osh_linear_job *j)
     return osh_gptq_is_original(g) && j->shift;
 }
 
-/* Returns the number of device bytes of all targets W + W S of a call. Sets *scratch to the number
+/* Returns the number of device bytes for all targets W + W S of a call. Sets *scratch to the number
  * of device bytes that the computation of the largest target needs as scratch. */
 static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                                size_t *scratch)
@@ -304,8 +304,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_device_bytes(I, n);
-    /* If some Hessians cannot be factored, fewer than n groups are solved together. The sizes of
-     * tiles depend on this number i, so the result is the maximum over all i. */
+    /* If some Hessians cannot be factored, only i < n groups are solved together. The sizes of
+     * tiles depend on i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_device_bytes(I, i, room));

@@ -2,12 +2,14 @@
  * search for scales before the column loop, and steps after the loop that lower the loss. These
  * keys do not change the format of the output, so inference engines load it with the same kernels.
  *
- *   scale_search: none                 scales of the whole range, as upstream
- *                 mse                  scales with the smallest error of the weights
- *                 ldl                  like mse, with a cost of 1 / U_jj^2 for an error in column j
- *   refine: [rescale, descend, fit_scales]   at most eight steps, done in the order of the list;
- *                                            solver/gptq_refine.h
- *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, after all solves */
+ *   scale_search: ldl
+ *   refine: [rescale, descend, fit_scales]
+ *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}
+ *
+ * The values of `scale_search` choose the scales. With `none` they come from the whole range, as in
+ * LLM Compressor. With `mse` they have the smallest error of the weights. `ldl` is like `mse`, but
+ * an error in column j costs 1 / U_jj^2. `refine` has at most eight steps, which are done in the
+ * order of the list (solver/gptq_refine.h). `tune` works after all solves (learn/tune.h). */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/columns.h"

@@ -58,8 +58,8 @@ typedef struct osh_solver {
     bool propagates;
 } osh_solver;
 
-/* How the output of a modifier may differ from rounding to nearest, as bits that can be combined.
- * The check of the output accepts these differences. */
+/* Each bit allows a modifier's output to differ from rounding to nearest in one way. The check of
+ * the output accepts these differences. */
 enum {
     OSH_FREE_ZEROS = 4,  // weights that were 0 after pruning may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds

@@ -1,5 +1,5 @@
-/* modifier.c - defines the table of modifiers, and functions for all modifiers: they return
- * properties of a modifier, and match modules. */
+/* modifier.c - defines the table of modifiers, and functions for all modifiers. The functions
+ * return properties of a modifier, or match modules. */
 #include "modifiers/modifier.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* act.c - y = act(x), the activation of an MLP without a gate.
+/* act.c - computes y = act(x), the activation of an MLP without a gate.
  *
  *   in[0] x [N, F]
  *   out y [N, F], may overwrite x

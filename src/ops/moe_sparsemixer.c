@@ -2,9 +2,12 @@
  *
  *   in[0] logits s [N, E]     out route [N, E]: weight of the expert; 0: not chosen
  *
- *   first    m = max(s); the weight of the expert is softmax over the experts e with
- *            (m - s_e) / max(|s_e|, m) <= 2 jitter
- *   second   the same without the first expert: m is the largest remaining logit
+ * The first expert has the largest logit, m. Its weight is the softmax over the experts e with
+ *
+ *   (m - s_e) / max(|s_e|, m) <= 2 jitter
+ *
+ * The second expert is chosen in the same way from the other experts, with m as their largest
+ * logit.
  *
  * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does outside of training. If
  * logits are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of

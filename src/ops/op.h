@@ -56,8 +56,8 @@ typedef struct osh_op_args {
     const osh_seqs *seqs;                // samples of the batch; NULL: the batch is one sample
     /* Only for ops with `by_rows` on a device: the rows to compute; NULL: all rows. */
     const osh_op_rows *rows;
-    /* NULL: in[] has whole samples. If not NULL, in[] has the next tokens of one sample, and `past`
-     * describes the sample's earlier tokens; only kernels on the host support this. */
+    /* NULL: in[] has whole samples. Not NULL: in[] has the next tokens of one sample, and `past`
+     * describes the earlier tokens of this sample. Only kernels on the host support this. */
     const osh_op_past *past;
     /* NULL, or a bool that is false on entry. A kernel on the host may set it to true if all values
      * of out[0] are finite. */

@@ -1,5 +1,5 @@
-/* product.c - y = a b, element by element. The gates of LFM2's convolutions and of Falcon-H1's scan
- * use this op.
+/* product.c - computes y = a b, element by element. The gates of LFM2's convolutions and of
+ * Falcon-H1's scan use this op.
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D]     y may overwrite b
  *

@@ -1,4 +1,4 @@
-/* scale.c - y = `by` * x, rounded to the dtype of x.
+/* scale.c - computes y = `by` * x, rounded to the dtype of x.
  *
  *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *

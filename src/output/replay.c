@@ -1,5 +1,5 @@
-/* replay.c - applies records to the emitter and the results: the records of an earlier run in the
- * journal, and the records of other ranks. */
+/* replay.c - applies records to the emitter and the results. The records are those of an earlier
+ * run, from the journal, and those of other ranks. */
 #include <string.h>
 
 #include "base/num.h"

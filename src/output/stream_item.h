@@ -12,7 +12,7 @@ typedef struct osh_item { // a tensor whose bands are being written
     int64_t stays;
     int64_t out;          // index of the output tensor to which the bands are written
     int64_t n_rows, band; // n_rows: number of rows of the tensor; band: number of rows of a band
-    size_t row_in, row_out; // number of bytes of a row: in the source, in the output
+    size_t row_in, row_out; // number of bytes of a row in the source and in the output
     int64_t columns;      // number of elements of a row, for a copy that is changed or dequantized
     /* taken: number of rows that workers have taken so far.
      * left: number of bands that are not done. */

@@ -68,8 +68,9 @@ done:
     return rc;
 }
 
-/* Returns the number of bytes that ranks send each other for the sums of the input of Linear l. All
- * ranks except the owner of these sums send the sums of their groups of samples. */
+/* Returns how many bytes the ranks send for the sums of Linear l's input. The sums are made for
+ * each group of samples. The rank that has collected a group sends its sums to the rank `owner`,
+ * unless it is this rank itself. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;

@@ -159,8 +159,8 @@ static bool recipe_wants_data(const osh_recipe *r)
     return false;
 }
 
-/* Refuses a recipe that needs data: the architecture is unknown, so there is no graph. The message
- * contains the error of osh_graph_new, which lists the known architectures. */
+/* Refuses a recipe that needs data, because there is no graph for an unknown architecture. The
+ * message contains the error of osh_graph_new, which lists the known architectures. */
 static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -318,9 +318,9 @@ done:
     return rc;
 }
 
-/* With --indivisible pad, adds zeros to the source. Then opens the recipe again, because the
- * matchers of the old one have already counted matches, and because the old one may name modules of
- * the old graph. */
+/* With --indivisible pad, adds zeros to the source. Then opens the recipe again. The first recipe
+ * cannot be used: its matchers have already counted matches, and it may name modules of the old
+ * graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

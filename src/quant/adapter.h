@@ -13,8 +13,9 @@ void osh_adapter_close(osh_ctx *cx, osh_adapter *a);
 /* Replaces the weights that the adapter changes by virtual tensors. `a` and `ck` must live as long
  * as these tensors are read. */
 osh_status osh_adapter_merge(osh_ctx *cx, osh_adapter *a, osh_checkpoint *ck);
-/* Returns the largest number of bytes of scratch for reading one changed weight, with the overhead
- * of the allocator. It does not include the scratch for reading the unchanged weight. */
+/* Returns how many bytes of scratch any changed weight needs at most while it is read, with the
+ * allocator's overhead. The result does not include the scratch for reading the unchanged
+ * weight. */
 size_t osh_adapter_scratch(const osh_adapter *a);
 /* Returns the number of tensors that the adapter changes. */
 int osh_adapter_n_weights(const osh_adapter *a);

@@ -397,8 +397,8 @@ typedef struct coding { // arguments of code_row, which encodes or decodes one r
     uint8_t *codes, *out;
 } coding;
 
-/* Encodes or decodes row r of a weight. `row`: index of the first element of the row in the arrays
- * of c. The row consists of segments, each with its own scale; the last segment may be shorter. */
+/* Encodes or decodes row r of a weight. In the arrays of c, the row begins at index `row`. It
+ * consists of segments, each with its own scale. The last segment may be shorter. */
 static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
     float scale[OSH_Q_RUN], zero[OSH_Q_RUN];

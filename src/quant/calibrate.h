@@ -5,7 +5,7 @@
 #include "quant/histogram.h"
 #include "quant/observer.h"
 
-/* The value in the middle of bin i of the histogram h. */
+/* Returns the value in the middle of bin i of the histogram h. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
 /* Returns the mean error of the values x if they are quantized with the range [lo, hi]. The error
  * of a value is |x - dq(x)|^power. dq: quantizes and dequantizes; power: chosen by the observer. */

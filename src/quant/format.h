@@ -1,5 +1,5 @@
-/* format.h - declares the storage formats. A format defines which tensors of a checkpoint contain
- * the codes and scales of one Linear (the compressors of compressed-tensors). */
+/* format.h - declares the storage formats, which compressed-tensors calls compressors. A format
+ * defines which tensors of a checkpoint contain the codes and scales of one Linear. */
 #ifndef OSH_FORMAT_H
 #define OSH_FORMAT_H
 #include "quant/arith.h"
@@ -36,8 +36,8 @@ typedef struct osh_format {
      * writes it with pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w,
                        const void *codes, const osh_qparams *p, const osh_format_input *in);
-    /* Writes n consecutive rows of tensor 0 from codes [n, I]. Tensor 0 contains the codes. NULL:
-     * the bytes of tensor 0 are the codes. */
+    /* Writes n consecutive rows of tensor 0, which stores the codes, from codes [n, I]. NULL: the
+     * bytes of tensor 0 are the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
     /* Reads the stored tensors data[i]. Writes the codes to `codes`, and allocates and sets the
      * members of p. Scales may be F32: other tools write F32 scales, while this program writes the

@@ -1,7 +1,7 @@
-/* search.c - searches ranges with smaller errors for a weight: narrows the ranges step by step
- * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the ranges by
- * p = expand (1 - i / grid); s is the scale. Example: a group has values x in [-1, 0.6]. The codes
- * are symmetric and have 4 bits, and grid is 100. The error is the sum of |x - dq(x)|^2.4:
+/* search.c - searches ranges with smaller errors for a weight. The ranges become narrower step by
+ * step (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the
+ * ranges by p = expand (1 - i / grid); s is the scale. Example: a group has values x in [-1, 0.6].
+ * The codes are symmetric with 4 bits, and grid is 100. The error is the sum of |x - dq(x)|^2.4:
  *
  *   step 0   p = 1.00   range [-1.00, 0.600]   s = 0.1333   error 0.0021   the best so far
  *   step 1   p = 0.99   range [-0.99, 0.594]   s = 0.1320   error 0.0020   better
@@ -10,7 +10,7 @@
  * The search ends when no range of the tensor improves any more. So each step is done for all
  * ranges before the next step. Candidates, scales, codes, differences and powers are rounded to the
  * weight's dtype. Sums are added in f32 in torch's order (struct sum) and rounded to the weight's
- * dtype. So every number equals that of the reference, except |x|^norm of F32 weights: this file
+ * dtype. So every number equals that of the reference, except |x|^norm of F32 weights. This file
  * rounds it correctly, but the reference has an error of up to 1 unit in the last place. */
 #include <float.h>
 #include <math.h>

@@ -1,10 +1,11 @@
-/* source_rows.c - decodes rows of a dense weight from the tensors of a storage format (format.h): a
+/* source_rows.c - decodes rows of a dense weight from the tensors of a storage format (format.h). A
  * weight is (code - zero point) * scale.
  *
  * Each step is rounded as in the reference, and the result is rounded to the model's dtype:
  *
- *   compressed-tensors   in the dtype of the scale; nvfp4: in F32, rounded to BF16; mx: in BF16
- *   fp8                  in F32, as in transformers
+ *   compressed-tensors   computes in the dtype of the scale. Exceptions: nvfp4 is computed in F32
+ *                        and rounded to BF16, and mx is computed in BF16
+ *   fp8                  computes in F32, as transformers does
  *
  * A scale that is not finite is an error. A scale may be 0 or negative.
  *

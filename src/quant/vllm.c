@@ -3,12 +3,13 @@
  * the choice of a kernel. In this file a shard is one of the modules that vLLM fuses into one
  * layer.
  *
- *   ignore    if an entry matches the fused name, the layer is ignored; if not, the entries must
- *             match all shards or no shard
- *   targets   the first match decides: (1) name or regex on the layer's (fused) name, in the order
- *             of the file;
- *             (2) fused layer: if every shard matches a target, the target of the first shard;
- *             (3) the class name contains the target; case is ignored
+ * A layer is ignored if an entry of the ignore list matches its fused name. If no entry does, the
+ * entries must match all shards or no shard. All other layers get the scheme of a target. vLLM
+ * looks for this target in three steps:
+ *
+ *   1. the first target that is the (fused) name of the layer or a regex that matches this name
+ *   2. if the layer is fused and every shard matches a target: the target of the first shard
+ *   3. a target that the name of the layer's class contains (case is ignored)
  *
  * config.json contains the config groups in the byte order of their names. If a target occurs
  * twice, its position is that of the first occurrence, and its scheme is that of the later

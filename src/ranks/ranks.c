@@ -98,7 +98,7 @@ typedef struct self { // data about one rank, which all ranks exchange
     cpu_set_t cores;
 } self;
 
-/* Exchanges data about all ranks, and fills r->at with them. */
+/* Exchanges data about all ranks, and fills r->at with these data. */
 static osh_status ranks_meet(osh_ctx *cx, osh_ranks *r)
 {
     osh_status rc = OSH_OK;

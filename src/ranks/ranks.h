@@ -61,9 +61,9 @@ int osh_ranks_threads(const osh_ranks *r);
  * NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
 /* Fills *to with the data for the guard of this rank (cli/guard.c). r keeps a view of *to. From now
- * on, osh_ranks_phase also updates the member `where`: the rank, the node and the current work.
- * Until all ranks have called osh_ranks_close, *to also lists the guards of the node's other
- * ranks. */
+ * on, osh_ranks_phase also updates the member `where`, a text that names the rank, the node and the
+ * current work. Until all ranks have called osh_ranks_close, *to also lists the guards of the
+ * node's other ranks. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Reports a failed job. rc: status of the job; the error is in cx. A rank other than 0 sends the
  * error to rank 0 and waits some seconds. In this time, rank 0 prints the error and ends this

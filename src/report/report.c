@@ -1,6 +1,5 @@
-/* report.c - collects the results of a run and writes them as JSON: options, error per module, time
- * per phase and subgraph, memory against time, bytes, fallbacks. docs/how-to/report.md has the
- * keys. */
+/* report.c - collects the results of a run and writes them as JSON. docs/how-to/report.md explains
+ * the keys. */
 #include "report/report.h"
 
 #include <math.h>

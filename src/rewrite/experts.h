@@ -33,8 +33,8 @@ struct osh_experts {
 /* Removes experts from the checkpoint of `in`: the experts that the recipe names. Needs in->recipe
  * and in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to a list with the number of experts that each decoder layer keeps; -1 if the
- * layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */
+/* Sets *out (own) to a list with the number of experts that each decoder layer keeps. The number is
+ * -1 if the layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 /* Frees the lists of experts of p. */
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);

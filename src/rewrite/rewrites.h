@@ -5,9 +5,9 @@
 #define OSH_REWRITES_H
 #include "match/matching.h"
 
-/* A fold (folds.h). The weights of one layer are divided by factors. There is one factor for each
- * channel. This layer is the smooth layer. The Linears that read its output are the balance layers.
- * Their weights are multiplied by the factors. */
+/* A fold (folds.h) changes the weights of one layer, the smooth layer, and of the Linears that read
+ * its output, the balance layers. The weights of the smooth layer are divided by factors, one for
+ * each channel. The weights of the balance layers are multiplied by the factors. */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
     /* module: index of the smooth layer's module among the graph's modules.

@@ -23,7 +23,8 @@ typedef struct osh_engine {
     char *dir;              // own: directory of the activation store's files
     osh_stats *stats;       // own: statistics that are collected now; NULL: none
     osh_folding *folding;   // own: statistics for factors that are collected now; NULL: none
-    /* own. steps: of the current visit. ahead: of the next visit, whose weights are prefetched. */
+    /* own. steps: steps of the current visit. ahead: steps of the next visit, whose weights are
+     * prefetched. */
     osh_steps *steps, *ahead;
     osh_prefetch *prefetch; // own: prefetch of the weights of the next visit; NULL: none
     bool *in_memory;        // own [linears]: true if `w` has the solved weight of the Linear

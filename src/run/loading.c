@@ -54,9 +54,10 @@ done:
 
 /* True if the weight may get a block on the GPU before visit number `visit` begins. For this, the
  * plan must have an address for the weight in the part OSH_WAY_AHEAD.
- * In a resumed run, the visit may begin with a later part (`begins`), such as its second pass
- * (OSH_WAY_AGAIN) if all its Linears are solved. If the plan also has an address for the weight in
- * this later part, the visit itself loads the weight there, so the result is false. */
+ * A resumed run may begin the visit with a later part, `begins`. For example, it begins with the
+ * second pass (OSH_WAY_AGAIN) if all Linears of the visit are solved. If the plan also has an
+ * address for the weight in the part `begins`, the result is false, because the visit itself loads
+ * the weight there. */
 static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, int weight)
 {
     const osh_layout_kind kind = OSH_LAYOUT_WEIGHT;

@@ -31,8 +31,8 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
  * `share` is less than 1, only this fraction of the phase begins. The rest of the phase may follow
  * after other phases. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
-/* Records the progress of the current phase. fraction: finished fraction of the part `share` that
- * was passed to osh_pace_begin. */
+/* Records the progress of the current phase. fraction: finished fraction of the work that
+ * osh_pace_begin has begun. */
 void osh_pace_step(osh_pace *pace, double fraction);
 /* Ends the current phase at time `now`. */
 void osh_pace_end(osh_pace *pace, double now);

@@ -119,7 +119,7 @@ done:
 
 /* Chooses the Linears whose inputs are compared with the inputs in the original model. With this
  * comparison, a solve compensates the error that earlier subgraphs leave in the input. A modifier
- * must ask for it.
+ * must ask for the comparison.
  * A Linear is left out if a solved Linear of the same subgraph comes before it. All statistics of a
  * subgraph are collected before its Linears are solved. So the input of the later Linear still has
  * the error that the solve of the earlier Linear compensates, and the error would be compensated

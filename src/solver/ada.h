@@ -79,8 +79,8 @@ typedef struct osh_ada_args {
      * OSH_ADA_ROUND it includes the rounding term. */
     double *curve;
     /* Results for each row, [O]: the loss times T, the number of tokens.
-     * nearest: with the codes that were given.
-     * learned: with the learned codes. */
+     * nearest: loss with the codes that were given.
+     * learned: loss with the learned codes. */
     double *nearest, *learned;
     /* Result for each row, [O]: true if learning diverged (osh_ada_diverged). Such a row keeps the
      * codes that were given. */
@@ -123,8 +123,8 @@ typedef struct osh_block_rule {
     /* Probability that an element of the block's input comes from the quantized model. All other
      * elements come from the original model. */
     double share;
-    /* For a block that cannot be learned as a whole. True: the Linears of the block are learned one
-     * by one. False: such a block is an error. */
+    /* True: if a block cannot be learned as a whole, its Linears are learned one by one. False:
+     * such a block is an error. */
     bool may;
 } osh_block_rule;
 

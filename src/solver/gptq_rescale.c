@@ -1,5 +1,5 @@
-/* gptq_rescale.c - searches a new scale, a new zero point and new codes for each group while all
- * other groups are fixed, in plain loops.
+/* gptq_rescale.c - finds a new scale, a new zero point and new codes for each group, in plain
+ * loops. All other groups are fixed meanwhile.
  *
  * Let x be the columns of w^ that belong to the group, and G = (w^ - w) H. The loss of the row is
  * least if x is

@@ -37,8 +37,8 @@ typedef struct osh_gptq_solve_args {
     /* For each column in solving order, the index of its scale in a row of `scale`, [I]. */
     const int32_t *col_scale;
     int64_t O, I, n_scale_cols;
-    // Number of rows that share scales: 1 for the strategies channel and group, O for strategy
-    // tensor, and the height of a block for strategy block.
+    // Number of rows that share scales: 1 for the strategies `channel` and `group`, O for `tensor`,
+    // and the height of a block for `block`.
     int64_t row_block;
     int64_t block_size;
     /* Number of bits of a code. Integer codes begin at -2^(bits-1). Floating types have 8 or 4

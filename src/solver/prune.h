@@ -14,7 +14,7 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     int64_t O, I, block_size;
     /* Fraction of each block of columns that becomes 0; not read if n > 0. */
     double sparsity;
-    /* In each row, n of each m consecutive weights become 0. I and block_size are multiples of m.
+    /* In each row, n of each m consecutive weights become 0. block_size and I are multiples of m.
      * If n is 0, there is no such pattern and `sparsity` decides. */
     int64_t n, m;
     bool keep; // true: weights that are 0 remain 0; false: errors of other columns may change them

@@ -116,8 +116,8 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
  * and checks every sample of it. If the file is complete, sets *found to true and adds the value to
  * the store. Otherwise sets *found to false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Both functions return the number of bytes of a buffer that has room for any sample of any value,
- * with the allocator's overhead. osh_acts_frame_bytes is for a compressed sample, and
+/* Both functions return how many bytes, with the allocator's overhead, a buffer needs to have room
+ * for any sample of any value. osh_acts_frame_bytes is for a compressed sample, and
  * osh_acts_stage_bytes for an uncompressed sample. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);

@@ -228,8 +228,8 @@ done:
     return rc;
 }
 
-/* Checks the samples r that the GPU has read. sums: their checksums. If a checksum is wrong, the
- * host reads the sample again, and fails if the checksum of this second read is wrong, too. */
+/* Checks the samples r, which the GPU has read, by their checksums `sums`. If a checksum is wrong,
+ * the host reads the sample again, and fails if the checksum of this second read is wrong, too. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {

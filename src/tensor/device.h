@@ -53,7 +53,7 @@ typedef struct osh_device_counters {
     // get_bytes: from the device (get).
     // ahead_bytes: to the device, during the work of the device (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
-    /* Seconds that the copies put, get and put_ahead took, by the clock of the device. */
+    /* Seconds that the copies `put`, `get` and `put_ahead` took, by the clock of the device. */
     double put_s, get_s, ahead_s;
     // Seconds of copies for which the device's work did not wait. hidden_s is a part of ahead_s,
     // and get_hidden_s is a part of get_s.
@@ -119,7 +119,7 @@ typedef struct osh_device_uuid {
     uint8_t bytes[16];
 } osh_device_uuid;
 
-/* A row of the table of devices: how one kind of device works. In the row of the host
+/* A row of the table of devices describes how one kind of device works. In the row of the host
  * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
  * the host has only the functions that copy, fill and wait. Its other members are NULL. */
 typedef struct osh_device_type {

@@ -166,7 +166,7 @@ static const osh_uni_range newer_marks[] = {
  * difference. */
 static uint32_t as_known(uint32_t cp)
 {
-    /* The tokenizers library joins U+113D1 to the next character, but not U+11A3A. */
+    /* The tokenizers library joins U+113D1 to the next character. It does not join U+11A3A. */
     if (cp == 0x113D1) return 0x600;
     if (cp == 0x11A3A) return 'a';
     return cp >= 0x897 && osh_uni_in(newer_marks, cp) ? 0x301 : cp;

@@ -63,8 +63,8 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    /* In bytes.
-     * limit: largest allowed size, 0: no limit.
+    /* Sizes in bytes.
+     * limit: largest allowed size; 0: no limit.
      * made_of: size of the input. */
     size_t limit, made_of;
 } osh_tok_text;
@@ -213,8 +213,8 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* Returns true if a text may be cut before cp: neither part changes the normalized form of the
- * other. If `compat` is false, the result holds only for NFC and NFD. If `compat` is true, the
+/* Returns true if a text may be cut before cp, because neither part changes the normalized form of
+ * the other. If `compat` is false, the result holds only for NFC and NFD. If `compat` is true, the
  * result also holds for NFKC and NFKD. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 /* Appends the steps of the pre-tokenizer o of tokenizer.json. */

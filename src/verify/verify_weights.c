@@ -11,8 +11,8 @@
  *                 The bound of a row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
  *                 the bound: if the output of a row is large for every token, the other weights
  *                 of the row compensate the error of that output. The error of an element is at
- *                 most half of the range of its codes or 16 scales, whichever is larger (clamping
- *                 can cause an error of 16 scales at 4 bits).
+ *                 most 16 scales, or half of the range of its codes if this is larger. (At 4 bits,
+ *                 clamping can cause an error of 16 scales.)
  *                 Columns of dq that have only zeros do not count: GPTQ sets a column to 0 if its
  *                 input is 0 for all tokens.
  *                 Measurements on two models, with 2 to 8 bits, 8 to 16384 tokens, and groups from

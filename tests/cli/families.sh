@@ -122,8 +122,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# Some Linears stay dense, because the classes of vLLM have no parameters for their codes: those of
-# Llama 4's tower, Llama 4's projector, and Mistral 3's merging_layer.
+# Some Linears stay dense, because the classes of vLLM have no parameters for their codes. They are
+# the Linears of Llama 4's tower and projector, and Mistral 3's merging_layer.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
@@ -175,8 +175,9 @@ job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# In Llama 4, the input of an expert is the token times a routing weight. If a token selects several
-# experts, each expert has its own weight, even an expert to which the token is not sent.
+# In Llama 4, the input of an expert is the token times the token's routing weight for this expert.
+# So if a token selects two experts, their inputs differ. The weight also exists for experts to
+# which the token is not sent.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

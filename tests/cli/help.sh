@@ -51,8 +51,8 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# The texts of topics and schemes fit on one screen. Their names are accepted in upper and lower
-# case. The commands, recipes and flags in them exist.
+# Tests the help texts of topics and schemes. Each text fits on one screen, and the commands,
+# recipes and flags in it exist. The case of the letters of a name does not matter.
 "$ONESHOT" help topics >topics
 n=0
 "$ONESHOT" help schemes | awk '$2 == "weights" {print $1}' >schemes
@@ -91,8 +91,8 @@ meant() { # arguments: part of the message, exit code, command line
 }
 meant "unknown command 'evla'; did you mean eval?" 2 evla
 meant "unknown option '--modle'; did you mean --model?" 2 --modle m
-# --samples is the name of a flag in other tools. The message must not suggest --sample, which has
-# another meaning.
+# --samples is the name of a flag in other tools. An error message must not suggest --sample for it,
+# because --sample has another meaning.
 meant "unknown option '--samples': want --num-calibration-samples" 2 plan --samples 3
 meant "unknown option '--calibration-samples'; did you mean --num-calibration-samples?" 2 plan --calibration-samples 3
 meant "unknown option '--per-tokens'; did you mean --per-token?" 2 eval --per-tokens f

@@ -6,8 +6,9 @@ build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
 
-# If nothing but the target oneshot is built, three commands fail: cmake --install, cpack, and the
-# making of the wheel. The message names the missing file and the target that makes this file.
+# If nothing but the target oneshot is built, three commands fail: cmake --install, cpack, and
+# packaging/wheel.py. Each of their messages names the missing file and the target that makes this
+# file.
 mkdir -p unbuilt/tests/play
 : >unbuilt/tests/play/cmake_install.cmake
 for file in cmake_install.cmake CPackConfig.cmake CMakeCache.txt; do

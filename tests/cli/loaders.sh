@@ -17,8 +17,8 @@ P
 tensor() { LC_ALL=C grep -aqF "\"$1\"" out/model.safetensors; }
 
 # Tests a tied head of a model without a template. transformers has a Linear for the head, so the
-# head is in ignore. ignore also has all entries of the recipe, even entries that match nothing.
-# verify reports a config that has the head in a group.
+# head is in the list `ignore`. The list also has all entries of the recipe, even entries that match
+# nothing. verify reports a config that has the head in a group.
 tiny qwen3_vl v
 edit v drop lm_head.weight
 edit v index

@@ -89,9 +89,9 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
 rm -rf out
-# Tests jobs of a few MiB, which show if the prediction has memory that is never allocated. A job of
-# 0.1 s can end between two measurements of its memory. Therefore it runs up to three times, and the
-# highest peak counts.
+# Tests jobs of a few MiB. They show if the prediction counts memory that is never allocated. A job
+# of 0.1 s can end between two measurements of its memory. Therefore each job runs up to three
+# times, and the highest peak counts.
 small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"

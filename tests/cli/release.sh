@@ -37,8 +37,8 @@ mv copy/scripts/install-deps.sh copy/scripts/other.sh
 release >out && fail "a missing script is not found"
 grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"
 
-# The image of packaging/oci.py has the layout of OCI and the manifest that docker load reads. The
-# digests are those of the blobs. Equal root directories give equal images.
+# The image of packaging/oci.py has the layout of OCI, and the manifest that `docker load` reads.
+# The digests are those of the blobs. Equal root directories give equal images.
 mkdir -p root/bin
 echo program >root/bin/oneshot
 tar -C root --sort=name --mtime=@7 -cf root.tar .

@@ -70,8 +70,8 @@ for name in rtn gptq; do
     if sums out | diff -q - want.$name >/dev/null; then echo "$name: the edit changes nothing" && exit 1; fi
     restore
 
-    # The source changes at several moments of the run: by a write into the file, or by another file
-    # with its name.
+    # The source changes at several moments of the run. Either its bytes are overwritten, or another
+    # file is renamed to its name.
     moments=(3 $((count * 4 / 10)) $((count * 7 / 10)))
     [ -z "$SANITIZED" ] || moments=("${moments[2]}") # each moment runs the same checks
     for at in "${moments[@]}"; do

@@ -129,9 +129,10 @@ static inline double tol_of(double tol, osh_dtype dt)
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }
-/* Returns the additional NMSE that is allowed for f32 sums of n products of one sign, as on the
- * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is on
- * average half of the final sum. So the relative error is at most n / 2 x 2^-24.
+/* Returns how much NMSE is additionally allowed for f32 sums of n products. All products have one
+ * sign, as on the diagonal of X^T X. Each addition has an error of at most 2^-24 times the sum so
+ * far, and this sum is on average half of the final one. So the relative error is at most n / 2 x
+ * 2^-24.
  *
  * Some inputs have errors near this bound. Example: the square of a BF16 number is 4 k or 4 k + 1,
  * times a power of two. If the last bit of the sum is worth 4, each addition loses the 1. A sum of

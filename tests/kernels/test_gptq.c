@@ -158,8 +158,9 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, gpu_copy_of *
     osh_tensor_free(cx, got);
 }
 
-/* Runs gptq_solve on a GPU: all jobs in one call, with weights and factors on the GPU. The jobs
- * share one input; if `several` is true, each job has its own input and perm. */
+/* Solves all jobs in one call of gptq_solve on a GPU, with weights and factors in GPU memory. All
+ * jobs share one input. But if `several` is true, jobs with different `perm` have different
+ * inputs. */
 static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
                                   int n, bool several)
 {

@@ -275,8 +275,8 @@ static void several_close(osh_ctx *cx, several *x)
     osh_free(cx, x->diag), osh_free(cx, x->perm);
 }
 
-/* Factors matrices [first, first + n) in one call. `room` selects the memory: 0 is enough for all
- * matrices at the same time, 1 for some of them, 2 for one. */
+/* Factors matrices [first, first + n) in one call. `room` selects the size of the GPU memory. 0:
+ * enough for all matrices at the same time. 1: enough for some of them. 2: enough for one. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
     size_t most = osh_gptq_factors_device_bytes(x->I, n, SIZE_MAX),

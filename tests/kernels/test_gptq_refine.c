@@ -228,8 +228,8 @@ static double search_loss(const solution *s)
     return sum;
 }
 
-/* Returns the first kind to test for problem i. The test goes from kind to kind by KIND_STEP. Kinds
- * differ only in the values of the inputs, so each problem is tested with half of the kinds. With
+/* Returns the first kind to test for problem i. The next kinds are KIND_STEP apart. Kinds differ
+ * only in the values of the inputs, so each problem is tested with half of the kinds. With
  * sanitizers each problem is tested with one kind. */
 static kind kind_first(size_t i) { return (kind)(i % (SANITIZED ? N_KINDS : 2)); }
 enum { KIND_STEP = SANITIZED ? N_KINDS : 2 };

@@ -141,7 +141,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_shift, &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, &osh_op_gptq_target, &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // weight: W; W + W S; W + W S with noise
+    for (int k = 0; k < 3; k++) { // the weight is W, then W + W S, then W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {

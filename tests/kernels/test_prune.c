@@ -86,8 +86,9 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* After a block, the kernel adds in f32, and the reference adds in double. So two nearly
-         * equal scores may have another order. This happens once in many thousands of scores. */
+        /* After each block, the kernel adds errors in f32, and the reference adds them in double.
+         * So the order of two nearly equal scores may differ. This happens once in many thousands
+         * of scores. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);

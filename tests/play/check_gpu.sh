@@ -84,8 +84,8 @@ for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.L
     grep -qx "./$f" home || fail "$f is not carried home"
 done
 
-# Tests the step `disk`, failures, and steps that are left out. The reason is that no time is left,
-# or that the step `mma` failed.
+# Tests the step `disk`, failures, and steps that are left out. A step is left out if no time is
+# left, or if the step `mma` failed.
 rm out/summary.txt
 PROGRAM=$PLAY_BATCHES check disk -- --threads 1 || fail "$(cat table)"
 finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the GPU, [0-9]+ ms, 0 bytes by cuFile$'

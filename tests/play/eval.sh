@@ -1,8 +1,8 @@
-# eval.sh - runs oneshot eval on the emulated GPU, in several batches. Except for rounding, its
-# numbers equal the host's. Tests a dense model, rounded weights and inputs, and --reference. The
-# bytes of each token's NLL do not depend on the budget, --batch-size, the tier of the rows, the
-# prefetch of weights or the order of the GPU's work. The budget that the error message asks for is
-# enough, also on a GPU that has no more memory.
+# eval.sh - runs oneshot eval on the emulated GPU, in several batches. Its numbers are those of a
+# run on the host, except for rounding. Tests a dense model, rounded weights and inputs, and
+# --reference. The NLL of each token has the same bits for every choice of the budget, --batch-size,
+# the tier of the rows, the prefetch of weights and the order of the GPU's work. The budget that the
+# error message asks for is enough, also on a GPU that has no more memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0

@@ -1,5 +1,5 @@
-# gds.sh - the GPU reads weights from their files with an emulated cuFile. The numbers of an
-# evaluation have the same bytes as without cuFile. This also holds if the library, its driver or
+# gds.sh - tests a GPU that reads weights from their files with an emulated cuFile. The numbers of
+# an evaluation have the same bytes as without cuFile. This also holds if the library, its driver or
 # the file system refuses a file, and after any failed read. The log says how the data are read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"

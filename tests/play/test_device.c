@@ -114,8 +114,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* put_ahead runs after the work that was queued before `follow`, but does not wait for later work.
- * The work after a fence runs after put_ahead. */
+/* Tests that put_ahead runs after the work that was queued before `follow`, and does not wait for
+ * later work. Tests that the work after a fence runs after put_ahead. */
 static void test_order(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,9 @@
 /* gpu_ops.cu - times each op of a run alone on a GPU, by CUDA events after a warm-up. The shapes
  * are those of Llama-3-8B and Qwen3-30B-A3B, and rates are relative to the GPU's sustained rates.
  * The program prints the algorithm that cuBLASLt chose. It prints the workspace and time of
- * cuSOLVER for whole triangles and for the blocks of a run. It also times a mixture of experts,
- * each of which computes its own rows; a call that solves 32 weights; and the locking of pages.
+ * cuSOLVER for whole triangles and for the blocks of a run. It also times three other things: a
+ * mixture in which each expert computes its own rows, a call that solves 32 weights, and the
+ * locking of pages.
  *
  *   gpu_ops [seconds=0.2] [scale=1] [device=0] [only=TEXT]
  *

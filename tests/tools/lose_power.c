@@ -36,7 +36,7 @@ typedef struct object { // a file or a directory, identified by its inode
     int64_t size, room;
     int first;     // for a file: index of the first call after the last sync of the file
     entry *live;   // own; for a directory: names during the run
-    entry *left;   // own; for a directory: names after the loss of power
+    entry *left;   // own; for a directory: names that remain after the loss of power
 } object;
 
 struct entry {

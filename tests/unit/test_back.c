@@ -89,7 +89,8 @@ static osh_tensor *place_of(void *user, int weight)
 
 /* Runs the forward and the backward pass over samples [first, first + n). If `cut` is not 0, the
  * nodes run as two ranges, and node `cut` is the first node of the second range. The values that
- * the second range reads from the first are then copied, as a store does. */
+ * the second range reads from the first are then copied, like values that go through the activation
+ * store. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;

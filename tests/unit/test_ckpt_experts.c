@@ -15,8 +15,8 @@ static char up_name[64] = "model.layers.0.mlp.experts.gate_up_proj",
             down_name[64] = "model.layers.0.mlp.experts.down_proj",
             other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
 
-/* Writes the stacked tensors: element i of gate_up has the value i, element i of down has the value
- * -1 - i. */
+/* Writes the stacked tensors. Element i has the value i in gate_up, and the value -1 - i in
+ * down. */
 static void put_experts(fixture *f, const char *type, bool transposed, bool bad, bool twice)
 {
     int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};

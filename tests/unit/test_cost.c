@@ -111,8 +111,8 @@ static void pipelines(void **state)
     osh_ctx_free(cx);
 }
 
-/* Compares one sample of 3 T tokens with 3 samples of T tokens. Only attention takes more work,
- * because its work grows with the square of the length. */
+/* Compares one sample of 3 T tokens with 3 samples of T tokens. The long sample takes more work
+ * only in attention, where the work grows with the square of the length. */
 static void long_samples(void **state)
 {
     osh_ctx *cx;

@@ -28,8 +28,9 @@ static const char *file(osh_ctx *cx, const char *name, const char *text)
     return file_n(cx, name, text, strlen(text));
 }
 
-/* Returns a tokenizer with one token per character (own). The ids of a to e are 2 to 6. The ids of
- * a space, \n and \r are 7, 8 and 9. The tokens <s> (id 0) and </s> (id 1) surround a text. */
+/* Returns a tokenizer with one token per character (own). The ids of the letters `a` to `e` are 2
+ * to 6. The ids of a space, \n and \r are 7, 8 and 9. The tokens <s> (id 0) and </s> (id 1)
+ * surround a text. */
 static osh_tokenizer *letters(osh_ctx *cx)
 {
     osh_tokenizer *tok = NULL;

@@ -568,8 +568,8 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
 }
 
 /* Two scores are different decimals with the same nearest double. The tokenizers library reads the
- * shorter decimal as the next larger double. So it chooses the tokens a, b (tokenizers 0.23.3: [1,
- * 2]). */
+ * shorter decimal as the next larger double. So it chooses the tokens `a` and `b` (tokenizers
+ * 0.23.3: [1, 2]). */
 static void scores_are_read_as_the_library_reads_them(void **state)
 {
     static const char spec[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":["

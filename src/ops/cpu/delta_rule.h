@@ -1,5 +1,5 @@
 /* delta_rule.h - computes one token of gated DeltaNet on the CPU, for the op and its gradient.
- * ops/delta_rule.c has the formulas: Dk and Dv are the sizes of keys and of values in a head. */
+ * ops/delta_rule.c has the formulas. Dk and Dv are the sizes of keys and values in a head. */
 #ifndef OSH_CPU_DELTA_RULE_H
 #define OSH_CPU_DELTA_RULE_H
 #include "base/isa.h"

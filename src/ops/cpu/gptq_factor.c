@@ -251,7 +251,7 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the number of bytes of f->row, the copy of a block row. Returns 0 with one thread or with
+/* Returns the size of f->row, the copy of a block row, in bytes. Returns 0 with one thread or with
  * fewer than three blocks, because A X is then computed in place. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {

@@ -88,7 +88,7 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
 }
 
 /* Returns 16 sums of row t->row, plus the bias.
- * k: 0 for the product a b, 1 for the product a up.
+ * k: 0 for the product `a b`, 1 for the product `a up`.
  * h: 0 for columns 0 to 15, 1 for columns 16 to 31.
  * If there is no bias, adds nothing, because adding 0 would turn -0 into +0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)

@@ -15,7 +15,7 @@ enum { OSH_FLOW_COLS = 2 * OSH_PAIRS_SIDE };
 typedef struct osh_flow_block { // a block of y; all pointers are views
     osh_pairs_a a;
     int64_t m;             // number of rows of a and y, at most OSH_PAIRS_BAND
-    /* Right operands, at most two panels each.
+    /* Right operands of the products. Each has at most two panels.
      *
      *   up.n is 0       y = a b
      *   up.n is not 0   y = act(a b) (a up) */

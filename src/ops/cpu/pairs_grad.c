@@ -1,10 +1,12 @@
 /* pairs_grad.c - computes the gradients dx and dw of a linear layer with BF16 tensors, by
  * math/pairs.h. dy is rounded to BF16. Shape letters: op.h.
  *
- *   dx [N, I] = dy [N, O] w [O, I]   DEPTH out_features at a time; dy is read in place, w is packed
- *   dw [O, I] = dy^T x               a tile of tokens at a time, from each sample's first token on;
- *                                    dy and x are packed once for all threads; each block of dw
- *                                    adds the products of the tiles in order
+ *   dx [N, I] = dy [N, O] w [O, I]
+ *   dw [O, I] = dy^T x
+ *
+ * dx is computed from DEPTH out_features at a time. dy is read in place, and w is packed. dw is
+ * computed from a tile of tokens at a time, beginning with the first token of each sample. dy and x
+ * are packed once for all threads. Each block of dw adds the products of the tiles in order.
  *
  * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The sum over
  * each range begins with 0, and the sums of the ranges are added in order. So the bytes do not

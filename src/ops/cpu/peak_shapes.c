@@ -137,7 +137,7 @@ done:
 
 /* ---- AMX alone ---- */
 
-/* a is [BAND, DEPTH], 16 KiB, and fits in L1. b has PANELS panels, 1 MiB. */
+/* `a` [BAND, DEPTH] has 16 KiB and fits in the L1 cache. b has PANELS panels of 1 MiB together. */
 enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 };
 
 typedef struct tiles_job {
@@ -151,7 +151,7 @@ static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
-    osh_tensor *a = NULL, *b = NULL; // own: a [BAND, DEPTH], b: PANELS packed panels
+    osh_tensor *a = NULL, *b = NULL; // own: `a` [BAND, DEPTH]; b has PANELS packed panels
     _Alignas(64) float sums[BAND * 2 * OSH_PAIRS_SIDE];
     int64_t n = 0;
 

@@ -21,7 +21,7 @@ typedef struct attention_back {
     const osh_grad_args *a;
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
-    /* Own; [kv heads, queries of a chunk, ld] each.
+    /* Both are own and have the shape [kv heads, queries of a chunk, ld].
      * p: probabilities.
      * ds: gradients of the products q k. */
     float *p, *ds;
@@ -29,9 +29,9 @@ typedef struct attention_back {
     int64_t group, q_width, kv_width;
 } attention_back;
 
-/* One pass: queries [pos, pos + n) and keys [key, key + n_keys) of the sample whose first row is
- * `row`, for query head number `head` of each group. `ld`: number of elements from row to row, in p
- * and in ds. */
+/* One pass computes the queries [pos, pos + n) with the keys [key, key + n_keys). Both are
+ * positions in the sample whose first row is `row`. `head` is the number of the query head in each
+ * group. `ld`: number of elements from row to row, in p and in ds. */
 typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;

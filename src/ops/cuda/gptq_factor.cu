@@ -1,7 +1,7 @@
-/* gptq_factor.cu - computes U in place of H (ops/gptq_factor.c) in three steps: reverses the order
- * of rows and columns of H, computes the inverse of the Cholesky factor (gpu/triangle.cu), and
- * reverses the order of rows and columns of this inverse. factors.cu computes U for Hessians of at
- * most OSH_FACTORS_MOST columns.
+/* gptq_factor.cu - computes U in place of H (ops/gptq_factor.c) in three steps: reverses the rows
+ * and columns of H, computes the inverse of its Cholesky factor (gpu/triangle.cu), and reverses the
+ * rows and columns of this inverse. factors.cu computes U for Hessians of at most OSH_FACTORS_MOST
+ * columns.
  *
  * A failure must not change the elements above the diagonal. So they are written only after all
  * elements of the inverse are known to be finite. */

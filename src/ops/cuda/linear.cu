@@ -1,7 +1,7 @@
-/* linear.cu - computes y = x W^T + b by a matrix product of cuBLASLt, with two special cases.
+/* linear.cu - computes y = x W^T + b by matrix products of cuBLASLt.
  *
- *   w has another dtype than x    rows of W are cast to the dtype of x, one panel at a time
- *   there is a bias               the sums of a panel are f32; b is added before the only rounding
+ * If w has another dtype than x, rows of W are cast to the dtype of x, one panel at a time. If
+ * there is a bias, the sums of a panel are f32, and b is added before the only rounding.
  *
  * A panel is a range of rows with at most 2^23 elements together. Its size does not depend on the
  * free bytes of the arena. If the caller needs only some rows of y, routed.cu computes them. If

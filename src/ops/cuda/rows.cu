@@ -58,7 +58,7 @@ done:
 }
 
 /* Multiplies element i of x [n] by sigmoid(g) or softplus(g), where g is gate[i / share]. `share`:
- * number of elements of x per element of gate. */
+ * number of elements of x for each element of `gate`. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
                                            int64_t share, bool softplus)

@@ -75,8 +75,8 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* Computes conv1d for x [n, C] of one sample. `p`: w [C, K], then bias [C] or NULL. W: the type to
- * which weights and sums are rounded. */
+/* Computes conv1d for x [n, C] of one sample. The weights `p` are w [C, K] and the bias [C] or
+ * NULL. W: the type to which weights and sums are rounded. */
 template <class T, class W>
 static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
                                    osh_conv1d_attr at)

@@ -118,9 +118,9 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Returns the number of bytes of scores for a sample of n_tokens tokens. They are enough for
- * shorter samples: chunks of shorter samples have more queries and fewer keys, and need at most
- * half of OSH_ATTENTION_SCORES. */
+/* Returns how many bytes the scores of a sample with n_tokens tokens need. These bytes are also
+ * enough for shorter samples: their chunks have more queries and fewer keys, and need at most half
+ * of OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),

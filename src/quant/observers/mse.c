@@ -1,12 +1,11 @@
 /* mse.c - searches the range with the smallest error. The search has `int(maxshrink * grid)` steps
  * (llmcompressor/observers/mse.py). osh_range_search describes a step.
  *
- *   memoryless_mse   range of a weight, or of the last sample
- *   mse              for an activation: moving average of the samples' ranges; for a weight:
- *                    like memoryless_mse
- *   nvfp4_expanded_mse, fouroversix   memoryless_mse from 1.8 to 0.8 times the range, all steps.
- *                    The largest code of NVFP4 is 6. But the error may be smallest if the largest
- *                    value of a group gets the code 4 or 3 */
+ * memoryless_mse searches the range of a weight, or the range of the last sample of an activation.
+ * mse does the same for a weight. For an activation, it returns the moving average of the samples'
+ * ranges. nvfp4_expanded_mse and fouroversix search from 1.8 to 0.8 times the range, and do all
+ * steps. They try ranges that are too large, because the error may be smallest if the largest value
+ * of a group gets the code 4 or 3 instead of NVFP4's largest code, 6. */
 #include "quant/observer.h"
 
 static osh_range_search mse_search(const osh_q_args *a)

@@ -352,7 +352,7 @@ done:
 }
 
 /* Decodes one row of a piece (rows that are read together) to room->row. `at`: index of the row in
- * the piece. `bit`: position of the zero points of the row in the streams of room->zeros. */
+ * the piece. `bit`: position of the row's zero points in the streams of room->zeros. */
 static osh_status decode_row(osh_ctx *cx, gptq_room *room, const osh_source_module *q, int64_t at,
                              int64_t bit)
 {

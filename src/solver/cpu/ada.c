@@ -26,7 +26,7 @@
  *   clipped    0        q - z
  *
  * AutoRound (Cheng et al., arXiv 2309.05516) learns an offset v, which is added before rounding,
- * and factors (shares) a and b of the two ends of a group's range.
+ * and two factors (shares), a and b, of the ends of a group's range.
  *
  *   q = clip(round(w / s + v) + z, lo, hi)
  *   -1/2 <= v <= 1/2     v begins with 0
@@ -59,8 +59,8 @@
  * rnd rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale,
  * which does not change.
  *
- * A step of AutoRound follows the sign of the gradient, at a rate that falls linearly to 0. The
- * result of a row is the set of codes of the step in which the row had its lowest loss.
+ * A step of AutoRound follows the sign of the gradient, at a rate that falls linearly to 0. A row
+ * keeps the codes of the step in which it had its lowest loss.
  *
  * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
  * During learning w^ is not rounded to the dtype in which it is stored; the final losses of codes

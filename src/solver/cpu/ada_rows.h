@@ -7,25 +7,25 @@
 
 /* The numbers of a block of rows. All members are views. ld is I, rounded up to a multiple of 8. */
 typedef struct osh_ada_room {
-    /* Each [rows, ld].
+    /* The arrays are [rows, ld].
      * w: weight.
      * e: w^ - w.
      * grad: gradient of the loss for w^, times half the number of tokens.
      * c: C of solver/ada.h. */
     float *w, *e, *grad, *c;
-    /* Each [rows, ld].
+    /* The arrays are [rows, ld].
      * x: v of AdaRound and AutoRound, or AdaQuant's weight.
      * mean, square: Adam's moving averages of the gradient of x and of its square. */
     float *x, *mean, *square;
-    /* Each [rows, ld].
+    /* The arrays are [rows, ld].
      * base: zero point plus the largest value of the grid that is at most w / s.
      * soft: sigmoid(v) in AdaRound, dloss / ds in AutoRound. */
     float *base, *soft;
     float *s, *z;             // scale and zero point of each column of the current row, [ld]
-    /* Each [rows, groups].
+    /* The arrays are [rows, groups].
      * s0: initial scale.
-     * d: change of the scale. In AutoRound: share a.
-     * d_mean: Adam's moving average of the gradient of d. In AutoRound: share b.
+     * d: change of the scale. In AutoRound, d has the share `a`.
+     * d_mean: Adam's moving average of the gradient of d. In AutoRound, d_mean has the share `b`.
      * d_square: Adam's moving average of the square of that gradient. */
     float *s0, *d, *d_mean, *d_square;
     /* For AutoRound: smallest and largest weight of each group, [rows, groups]. */

@@ -25,7 +25,7 @@ typedef struct permute_job {
     bool down; // true: copies the upper triangle to the lower; false: the lower to the upper
 } permute_job;
 
-/* For each tile (i, j) with j <= i: writes its transpose to tile (j, i). If p->down is true, writes
+/* For each tile (i, j) with j <= i, writes its transpose to tile (j, i). If p->down is true, writes
  * the transpose of tile (j, i) to tile (i, j) instead. */
 static osh_status permute_mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
 {

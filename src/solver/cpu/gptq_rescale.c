@@ -7,8 +7,8 @@
 #include "solver/cpu/refine.h"
 
 /* Sets panel.w to the target, transposed and in solving order. (The target is the values of the
- * group that minimize the loss.) Also sets was[r], for each row r of the tile, to the loss of the
- * current codes minus the loss of the target. */
+ * group that minimize the loss.) For each row r of the tile, sets was[r] to the loss of the current
+ * codes minus that of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

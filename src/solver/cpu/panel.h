@@ -6,7 +6,7 @@
 #include "math/mat.h"
 #include "solver/gptq_scales.h"
 
-/* STEP: the number of rows of a panel is a multiple of STEP.
+/* STEP: a panel has a multiple of STEP rows.
  * ROWS: largest number of rows of a panel in the column loop.
  * STRIP: number of columns of a strip. Errors are added to all columns of a strip at the same
  * time. */

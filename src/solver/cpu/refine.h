@@ -30,7 +30,7 @@ typedef struct osh_refine_tile {
     double *fit;             // A and b of each row for osh_fit_solve, [rows, window (window + 1)]
     osh_change *changes;     // changes of the codes of each row, [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
-    /* For each row of the tile.
+    /* Flags of each row of the tile.
      * settled: true if the previous pass of coordinate descent changed no code.
      * moved: true if the current pass changed a code. */
     bool *settled, *moved;

@@ -270,8 +270,8 @@ static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g,
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Computes the sum of element blockIdx.y of the array (A, b) over all rows of a band (rows that
- * share scales). Stores the sum in the first row of the band. */
+/* Sums element blockIdx.y of the array (A, b) over all rows of a band (rows that share scales).
+ * Stores the sum in the first row of the band. */
 static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
     int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;

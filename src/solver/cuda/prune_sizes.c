@@ -12,8 +12,8 @@ bool osh_prune_takes_device(const osh_prune_solve_args *a)
     return !a->keep && osh_min64(a->block_size, a->I) <= MOST_COLUMNS;
 }
 
-/* Returns the number of floats of the array of errors. The array later contains pieces of the
- * result, so it has at least 2 I floats. */
+/* Returns how many floats the array of errors has. The array later contains pieces of the result,
+ * so it has at least 2 I floats. */
 int64_t osh_prune_room(const osh_prune_solve_args *a)
 {
     int64_t errors = a->O * osh_min64(a->block_size, a->I);

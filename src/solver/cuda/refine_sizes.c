@@ -34,8 +34,8 @@ int64_t osh_refine_rows(int64_t O, int64_t row_block)
     return osh_min64(rows, O);
 }
 
-/* Returns how many floats of scratch osh_cuda_rescale needs for a group of n columns: the inverse
- * and U of the group, costs, scales, zero points, codes and order. */
+/* Returns how many floats of scratch osh_cuda_rescale needs for a group of n columns. The scratch
+ * has the inverse and U of the group, and its costs, scales, zero points, codes and order. */
 static int64_t rescale_room(int64_t n, int64_t rows)
 {
     return 2 * n * n + n + 2 * rows + n * rows + n;

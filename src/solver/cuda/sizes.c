@@ -59,8 +59,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    /* The array SPLIT is counted for every GPU. The plan is made without the GPU, so it cannot know
-     * whether TF32 is faster on that GPU. */
+    /* The array SPLIT is only needed if TF32 is faster than F32. The plan is made without the GPU
+     * and cannot know this, so it always counts the array. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =

@@ -136,8 +136,8 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
     }
     for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
         cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
-        // the first item of e is the class of the module, the others are the shape of the tensor;
-        // the copy keeps only the shape
+        // The first item of e is the class of the module. The others are the shape of the tensor.
+        // The copy keeps only the shape.
         cJSON_DeleteItemFromArray(shape, 0);
         cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
         cJSON_AddItemToArray(row, shape);

@@ -32,8 +32,9 @@ spec.loader.exec_module(models)
 
 GAP = 1e-4
 TRIES = 12
-# (tokens of the prompt, new tokens). The first pair crosses windows (16), chunks (24) and the
-# length at which rope changes (32). The second prompt is shorter than a convolution.
+# Each pair has the number of tokens of the prompt and the number of new tokens. The first pair
+# crosses windows (16), chunks (24) and the length at which rope changes (32). The second prompt is
+# shorter than a convolution.
 LENGTHS = [(20, 24), (2, 12)]
 # the text becomes longer than 64 tokens, the length at which longrope of Phi-3 changes
 LONG = {"phi3_longrope": [(56, 24), (2, 12)]}
