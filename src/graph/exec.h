@@ -72,8 +72,8 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* Only used while a hook is called on a device for a value of an expert (osh_routed_from): the
-     * rows of this expert. The hook may read no other rows. At all other times NULL. */
+    /* Rows of an expert, while a hook is called on a device for a value of this expert
+     * (osh_routed_from). The hook may read no other rows. NULL at all other times. */
     const osh_op_rows *rows; // view
     /* [n_values] or NULL. If into[v] is not NULL, the node that makes value v writes it to the
      * tensor into[v]. The tensor then moves to values[v]. */

@@ -96,8 +96,8 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Raises reach[i] (mark_readers) for the experts that read value v. Thus the Linears `gate` and
- * `up` of each expert are in one subgraph. They are neighbours in the list of nodes. */
+/* Raises reach[i] (mark_readers) for the experts that read value v. Then the Linears `gate` and
+ * `up` of each expert, which are neighbours in the list of nodes, are in one subgraph. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {

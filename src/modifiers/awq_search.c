@@ -43,8 +43,9 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band and column, the sum over the rows of the band (add_shares). From
-     * these sums, find_mean computes the w of the formula at the top of this file. */
+    /* [bands, n]: for each band and column, the sum of the terms of w (see the formula at the top
+     * of this file) over the rows of the band (add_shares). find_mean computes w from these
+     * sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */

@@ -140,8 +140,8 @@ typedef struct search {
     osh_dtype dt; // dtype in which errors are computed
     /* w[r, c] has the scale with index r / band * per_band + c / seg. n: number of scales. */
     int64_t band, seg, per_band, n;
-    /* Size of a chunk. One thread processes a chunk. With strategy tensor, the size is a number of
-     * values. With other strategies, it is a number of bands (rows that share scales). */
+    /* Size of a chunk. One thread processes a chunk. With strategy `tensor`, the size is a number
+     * of values. With other strategies, it is a number of bands (rows that share scales). */
     int64_t chunk, n_chunks;
     /* Factor of the errors of each input channel, [I]. NULL: errors have no factor. */
     const float *importance; // view

@@ -1,8 +1,7 @@
-# adapter.sh - tests --adapter. A model with an adapter must give the same bytes as the merged
-# model, whose weights contain the adapter. Tests jobs without data and with data. eval must give
-# the same numbers. A run does not continue with another adapter. The report names the adapter, and
-# verify needs the adapter. Budgets are respected. Other variants of LoRA and wrong files are
-# refused.
+# adapter.sh - tests --adapter, in jobs without data, in jobs with data, and in eval. A model with
+# an adapter must give the same bytes as the merged model, whose weights contain the adapter. A run
+# must not continue with another adapter. The report must name the adapter, and verify must need it.
+# Budgets must be kept. Other variants of LoRA and wrong files must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -85,8 +85,8 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* fused_at permutes 16-byte chunks inside of groups. This is the number of chunks of a group. Also
- * the number of threads that copy one row. */
+/* Number of 16-byte chunks in a group, inside of which fused_at permutes the chunks. It is also the
+ * number of threads that copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* A row in shared memory consists of 16-byte chunks. Returns the index of the first element of

@@ -181,7 +181,7 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
 }
 
 /* Computes the tiles that `tiles` lists. If `tiles` is NULL, computes all tiles of the routed_part
- * `one`:
+ * `one`. The result is:
  *
  *   without an activation   y = x W^T
  *   with an activation      y = act(x gate^T) (x up^T) */

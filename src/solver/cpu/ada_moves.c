@@ -1,6 +1,6 @@
-/* ada_moves.c - implements functions on one row for ada.c and ada_learn.c: scales of columns,
- * initial values of learned parameters, steps of scales, final codes. The vector loops are in
- * ada_rows.c. ada.c has the formulas. */
+/* ada_moves.c - computes parts of ada.c and ada_learn.c for one row: the scales of columns, the
+ * initial values of learned parameters, the steps of scales, and the final codes. The vector loops
+ * are in ada_rows.c. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
