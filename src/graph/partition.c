@@ -139,8 +139,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the target (a module) that contains node i, or to -1 if no target contains it. If
- * several nodes must be in one subgraph, all of them belong to the target of the first node that
- * has one. */
+ * several nodes must be in one subgraph, all of them get the target of the first of them that is
+ * inside a target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

@@ -317,8 +317,8 @@ osh_embedding osh_match_embedding(const osh_matching *p, int scheme)
     return (osh_embedding){NULL, true, true};
 }
 
-/* Looks for a quantized embedding that an engine does not load. (No quantized embedding is loaded
- * by transformers and also by vLLM.) */
+/* Looks for a quantized embedding, and reports or refuses it, because no quantized embedding is
+ * loaded by both transformers and vLLM. */
 static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
 {
     static const char *const engines[] = {"transformers", "vllm"};

@@ -151,8 +151,8 @@ typedef struct search {
      * F32. */
     float *power; // own
     bool *better; // own [chunks]: true if the current step improved a range of the chunk
-    /* With strategy tensor: the sum of the errors of each chunk, [chunks]. (All weights have one
-     * range.) NULL with other strategies. */
+    /* With strategy `tensor`, all weights have one range, and this is the sum of the errors of each
+     * chunk, [chunks]. NULL with other strategies. */
     sum *sums;    // own
     float p;
 } search;
@@ -292,7 +292,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Returns the sum of the errors of all chunks, added in order. Only used with strategy tensor. */
+/* Only for strategy `tensor`: returns the sum of the errors of all chunks, added in order. */
 static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // only levels 0 and 1 and `tail` of the last chunk are used

@@ -67,7 +67,7 @@ done
 # Tests target sizes of the quantized modules and of the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
-# the target is for the whole file, with its header
+# the target is the size of the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
 # For a quantized source, 0.9x means 0.9 times the bytes of its codes and scales.
 again=(--model share --scheme W4A16 --group-size 64 --quality gptq --progress none "${data[@]}" --threads 1)
