@@ -112,7 +112,7 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
 /* Makes sure that all Linears that read value v get into one subgraph. For this, raises reach[i],
  * the index of the last node that must be in one subgraph with node i. If other nodes are between
  * these Linears, all nodes of the smallest module that contains the Linears are in one subgraph.
- * For experts, only gate and up of each expert stay together. */
+ * For experts, only `gate` and `up` of each expert stay together. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;

@@ -40,8 +40,8 @@ static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
 
 static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
 
-/* Returns the signed scale of group k. It follows from the shares a and b of AutoRound. Returns 0
- * if all weights of the group are 0. */
+/* Returns the signed scale of group k. It follows from the shares `a` and `b` of AutoRound. Returns
+ * 0 if all weights of the group are 0. */
 static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];
