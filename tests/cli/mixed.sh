@@ -104,8 +104,8 @@ P
 "$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
-# Candidates may also be schemes. Each group of the output has one format. The predicted loss
-# includes the rounding of inputs. The output bytes do not depend on threads.
+# Candidates may also be schemes. Each group of the output must have one format. The predicted loss
+# must include the rounding of inputs. The output bytes must not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml

@@ -248,7 +248,7 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Memory use does not grow with the length of the text. Tests tokenizers with a pre-tokenizer, with
+/* Memory use must not grow with the length of the text. Tests tokenizers with a pre-tokenizer, with
  * only merges, and with Digits before a regex. */
 static void a_part_is_held(void **state)
 {
