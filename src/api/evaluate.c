@@ -256,7 +256,7 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation and names its data, and this name is not `name`. */
+/* True if the report has an evaluation whose data has a name other than `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

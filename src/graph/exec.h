@@ -179,8 +179,8 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns the end e of the nodes [node, e) that run together, sample by sample.
- * If e is node + 1, the node runs on the whole batch. seen: as in osh_exec_hooks. run, routed: as
- * in osh_exec_span, for the nodes [first, end). */
+ * If e is node + 1, the node runs on the whole batch. `seen` is that of osh_exec_hooks. `run` and
+ * `routed` are those of osh_exec_span, for the nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;

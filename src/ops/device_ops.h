@@ -3,7 +3,7 @@
  *
  * Tensors are in device memory (osh_tensor.device), unless a comment says otherwise. Scratch comes
  * from the device's arena (OSH_LIFE_SHORT), and is freed before the call returns. A call does not
- * wait for the device, unless its comment says so. Shape letters: op.h. */
+ * wait for the device, unless its comment says so. op.h explains the letters of shapes. */
 #ifndef OSH_DEVICE_OPS_H
 #define OSH_DEVICE_OPS_H
 #include "ops/op.h"

@@ -35,10 +35,10 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
- * piece) in in[]: row r of in[] is token n + r of the sample. The state has the values of earlier
- * tokens that the op needs, such as keys and values. The caller sets the state to 0 before the
- * first piece, and the op updates it. */
+/* The earlier tokens of a sample that is computed in several calls. Each call gets a piece, which
+ * is some of the tokens: row r of in[] is token n + r of the sample. The state has the values of
+ * earlier tokens that the op needs, such as keys and values. The caller sets the state to 0 before
+ * the first piece, and the op updates it. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // largest number of tokens that all pieces may have together

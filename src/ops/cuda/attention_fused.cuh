@@ -328,7 +328,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    /* Offsets of the slots of the ring that contain the current keys and values. */
+    /* Offsets of the ring's slots that have the current keys and values. */
     int keys = plan::RING, values = keys + plan::HALF;
     int64_t at_k = at.k + (int64_t)key * at.width;
 
