@@ -309,8 +309,8 @@ step_wide() {
 
 # Runs three tests under each tool of compute-sanitizer until the time of the step ends. Under
 # memcheck each tensor is an allocation of its own, so that accesses past the end of a tensor are
-# detected. Findings of initcheck are printed, but do not fail the step: the solve also multiplies
-# the unused rows of a panel. They have no values, and their results are not read.
+# detected. Findings of initcheck are printed, but do not fail the step, because the solve also
+# multiplies the unused rows of a panel. These rows have no values, and their results are not read.
 step_sanitizer() {
     local tool t log code n bad=0 begin=$SECONDS left
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"

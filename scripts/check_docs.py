@@ -114,7 +114,8 @@ def check(path, flags, words, wrong):
     for i, line in enumerate(text.split("\n"), 1):
         for m in PATH.finditer(line):
             name = m.group(1).rstrip(".,-")
-            # a name with a placeholder, such as tests/unit/test_<module>.c: tests/unit must exist
+            # for a name with a placeholder, such as tests/unit/test_<module>.c, the directory must
+            # exist
             if line[m.end():m.end() + 1] == "<":
                 name = name[:name.rfind("/")]
             for name in expanded(name):

@@ -98,7 +98,7 @@ VERBS_AS_THEY_ARE = """
     agree are be been begin belong call can cannot compute contain could count did do end fit give had
     has have is make may merge might move must need print read return run see set should take was were
     will would write""".split()
-# "the tests", "names of": a noun
+# a word after one of these words is a noun: "the tests", "two names"
 NOUN_AFTER = r"(?<!\bthe )(?<!\bof )(?<!\ba )(?<!\ball )(?<!\bthese )(?<!\btwo )(?<!\bfor )"
 # A heading above functions has no verb. A predicate ("True if ...") has no verb either.
 NO_VERB_WANTED = re.compile(r"-{3,}|\S+\.(c|cu|h|cuh): |True (if|for|between|while)\b")

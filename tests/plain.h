@@ -1,7 +1,7 @@
 /* plain.h - computes sums over large arrays. Tests compare these sums with the results of kernels.
  *
  * PLAIN functions are compiled without sanitizers, because sanitizers make such loops ten times
- * slower. I is the number of in features of a Linear, O the number of out features. */
+ * slower. `I` is the number of in_features of a Linear, and `O` is the number of out_features. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include <stdint.h>

@@ -207,9 +207,9 @@ static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, 
     return NULL;
 }
 
-/* Evaluates the output, and writes the results to its reports. Writes the page before the JSON, so
- * an evaluation in the JSON is also in the page and need not be made again. Sets *made (own) to the
- * JSON of the evaluation. */
+/* Evaluates the output, and writes the results to its reports. Writes the page before the JSON. So
+ * if the JSON has an evaluation, the page has it, too, and the output need not be evaluated again.
+ * Sets *made (own) to the JSON of the evaluation. */
 static osh_status evaluation_make(osh_ctx *cx, cJSON **made, const osh_options *opt,
                                   const char *name, const json_report *r)
 {
@@ -256,7 +256,7 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation and names its data, and this name is not `name`. */
+/* True if the report has an evaluation whose data has a name other than `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

@@ -108,11 +108,11 @@ void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. The limit of OSH_MEM_HOST is for the
  * sum of all classes. If n_bytes is 0, the class gets no limit. */
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
-/* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
- * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
- * until memory was freed and returns true. If no memory will be freed, `give` returns false at
- * once. Contexts marked by osh_ctx_alone never call `give`. If `give` is NULL, there is no
- * callback. */
+/* Sets the callback `give`, which waits for memory that another thread will free soon. An
+ * allocation of 64 KiB or more that would raise the host class above n_bytes first calls `give` on
+ * its own thread. `give` waits until memory was freed, and returns true. If no memory will be
+ * freed, it returns false at once. Contexts marked by osh_ctx_alone never call `give`. If `give` is
+ * NULL, there is no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts n_bytes that a library allocates. They belong to the host class. Fails if the limit would
  * be exceeded. */

@@ -1,5 +1,6 @@
-/* error.c - manages the error text of a context: the first message, then "; while ..." notes, in a
- * buffer of fixed size. The file also has the functions that set and read the request to interrupt.
+/* error.c - manages the error text of a context. The text is the first message and then "; while
+ * ..." notes, in a buffer of fixed size. The file also has the functions that set and read the
+ * request to interrupt.
  *
  * These functions allocate nothing, so that they can report that memory ran out. */
 #include "base/ctx.h"

@@ -1,4 +1,4 @@
-/* foreign.c - has the tables of words of other tools. The words are from the command lines of
+/* foreign.c - has tables with words of other tools. The words are from the command lines of
  * auto-round, GPTQModel, llama.cpp, mlx-lm, lm_eval, vLLM, hf and cargo. They also include
  * arguments of transformers and LLM Compressor that are not flags of this program. */
 #include "base/foreign.h"

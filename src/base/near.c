@@ -27,8 +27,8 @@ static int least_of(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Returns the distance of a and b. Row i has the distances between the first i letters of a and
- * each prefix of b; a swap is computed from row i - 2. */
+/* Returns the distance of `a` and `b`. Row i has the distances between the first i letters of `a`
+ * and all prefixes of `b`. A swap is computed from row i - 2, so three rows are kept. */
 static int name_distance(const char *a, const char *b)
 {
     int rows[3][LONGEST + 1];

@@ -1,8 +1,8 @@
 /* profile.c - measures the time, the memory and the operations of a job.
  *
- * A scope is a stage that has begun (osh_profile_begin) and not ended. The wall time of a scope,
- * without the time of inner scopes, is added to the row of the scope's phase. So the rows of the
- * job's thread and the time outside of scopes add up to the time of the job.
+ * A scope is a stage that has begun (osh_profile_begin) and not ended. A scope's wall time, less
+ * that of its inner scopes, is added to the row of its phase. So the rows of the job's thread, and
+ * the time outside of scopes, add up to the time of the job.
  *
  * The memory curve of the report consists of points. A point is the highest value in an interval of
  * time. When there are 1000 points, neighbours are merged and the interval doubles, so no peak is

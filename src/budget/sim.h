@@ -105,8 +105,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
  * Returns the number of arena bytes of the copy, or 0 if there is no copy. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
 /* Returns the number of bytes of scratch that `op` needs to add the largest batch to a statistic.
- * The statistic is of a value with I channels. The bytes are in the arena with a GPU, else in host
- * memory. */
+ * The statistic is of a value with I channels. With a GPU, the bytes are in the arena, otherwise in
+ * host memory. */
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the number of bytes of the sum for the input of Linear l. Includes the data that a solve
  * computes from the sum. */

@@ -175,9 +175,9 @@ static osh_linear_job block_job(const osh_linear *l, osh_tensor *w)
     return (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w};
 }
 
-/* Sets *n_bytes to the host bytes that learning the codes of the block in range `r` needs: the
- * learner (learn/block.h), and the results of all Linears of the block until the block is
- * finished. */
+/* Sets *n_bytes to the host bytes that are needed to learn the codes of the block in range `r`.
+ * They are for the learner (learn/block.h), and for the results of all Linears of the block, which
+ * are kept until the block is finished. */
 static osh_status sim_block_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p,
                                   const osh_range *r)
 {

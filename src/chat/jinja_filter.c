@@ -31,7 +31,7 @@ static bool params_take_any(const char *params)
 }
 
 /* Marks v as an argument that was given. An argument that was not given is an undefined value whose
- * name is NULL. So if v is undefined, the function gives it the name "". */
+ * name is NULL. So if v is undefined, the function sets its name to "". */
 static osh_jv arg_given(osh_jv v)
 {
     return v.kind == OSH_JV_UNDEF && !v.u.s ? osh_jv_undef("", 0) : v;

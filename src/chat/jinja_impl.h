@@ -166,7 +166,7 @@ typedef struct osh_jrun {
     const char *what;  // view
     int line;          // line of the template that is being executed; 0: none
     int depth, n_loops;
-    int64_t steps, max_steps; // steps: steps so far; max_steps: limit, 0: OSH_JINJA_MAX_STEPS
+    int64_t steps, max_steps; // number so far, and its limit (0: OSH_JINJA_MAX_STEPS)
     osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;

@@ -68,9 +68,9 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
 
-/* signals.c: sets the signal handlers, which interrupt cx. Prepares the messages that they print,
- * in the form of an error message. run: the options of a run, whose directory the message names;
- * NULL for other commands. live: true if stderr shows a live progress line. */
+/* signals.c: sets the signal handlers, which interrupt cx. The handlers print messages in the form
+ * of error messages, which this function prepares. run: the options of a run, whose directory the
+ * message names; NULL for other commands. live: true if stderr shows a live progress line. */
 osh_status osh_signals_listen(osh_ctx *cx, const osh_options *run, const out_state *st, bool live);
 void osh_signals_set(osh_ctx *cx); // from now on, signals interrupt cx
 

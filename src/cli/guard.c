@@ -10,8 +10,8 @@
  * the rank.
  *
  * A launcher can hang (mpirun of Open MPI 4.1 sometimes does) and leave the other ranks waiting. So
- * a guard kills its rank if the guard of another rank of the node has ended and the launcher has
- * not ended this guard within GRACE_S. */
+ * if the guard of another rank on the node has ended, each other guard waits GRACE_S seconds for
+ * the launcher to end it, and then kills its own rank. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -137,7 +137,7 @@ static bool set_log(osh_ctx *cx, const char *level, const char *progress)
 }
 
 /* Makes the context of the job with the number of threads that the flags give. (Another context is
- * used to parse the flags.) *live: as set_log returns it. */
+ * used to parse the flags.) Sets *live to the result of set_log. */
 static osh_status context_make(osh_ctx **cx, bool *live, int64_t threads, const char *level,
                                const char *progress)
 {

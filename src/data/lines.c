@@ -1,7 +1,7 @@
 /* lines.c - reads a file in chunks, decompresses it, makes a line of each row, and cuts the text at
  * \n. The rows of a .parquet come from its columns (parquet.h).
  *
- * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
+ * Rows are UTF-8. A byte order mark at the start of a file is removed. UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
  *
  * Limits protect against a small hostile .zst or .gz that becomes very large. A line has at most 64

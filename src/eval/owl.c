@@ -158,8 +158,8 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
     return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
-/* Returns the number of scores s_ij of a Linear above `limit`. If limit < 0, returns the sum of the
- * scores. */
+/* Returns how many scores s_ij of the Linear are above `limit`. If limit < 0, returns the sum of
+ * all scores. */
 static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
 {

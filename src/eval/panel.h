@@ -12,7 +12,7 @@ typedef struct osh_panel {
     int64_t n_samples, n_scored, n_vocab;
     int64_t model_bytes;            // bytes of the model's safetensors files
     double nll, perplexity;
-    /* True for an output that was not evaluated: members that come from an evaluation are not
+    /* True if the output was not evaluated. The members that come from an evaluation are then not
      * set. */
     bool unscored;
     /* Loss of the modules' outputs, divided by the loss with rounding to nearest; below 0:

@@ -299,9 +299,9 @@ done:
     return rc;
 }
 
-/* Divides the room (scratch) among the scratch blocks of b and cuSOLVER. If potrf factors all of A,
- * potrf ends before step 2 begins, and step 2 ends before step 3 begins. So potrf and both steps
- * can each use all of the room. */
+/* Divides the scratch `room` among the scratch blocks of b and cuSOLVER. If potrf factors all of A,
+ * potrf ends before step 2 begins, and step 2 ends before step 3 begins. So each of them can use
+ * all of `room`. */
 static void triangle_divide_room(blocks *b, float *room, bool whole_potrf)
 {
     int64_t square = b->s * b->s;

@@ -16,8 +16,10 @@
  * padding, and it has no indices of nodes or values, which differ between equal layers. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* slot: number of the block, in the order of allocation. For ACT_NODE, slot is an index in
-     * `scratches`. For ACT_MIXTURE, slot is the number of experts. */
+    /* slot:
+     * ACT_NODE: an index in `scratches`.
+     * ACT_MIXTURE: number of experts.
+     * others: number of the block, in the order of allocation. */
     int32_t kind, slot;
     /* ACT_TAKE: the block has `a` bytes per token plus `b` bytes.
      * ACT_TOUCH: the step needs `b` bytes of scratch.

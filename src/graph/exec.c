@@ -43,9 +43,9 @@ static osh_status not_finite(osh_ctx *cx, const osh_exec_job *j, int node, int k
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if the value v need not be checked, because a later check finds its non-finite elements.
- * For this, one of the nodes that read v must run, and must make a non-finite output from a
- * non-finite v. A chain of such nodes ends with a value that is checked. */
+/* True if the value v need not be checked, because a non-finite element of v is found later. This
+ * needs a node that reads v, runs, and makes a non-finite output from a non-finite v. The output of
+ * this node is either checked, or found later in the same way. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;

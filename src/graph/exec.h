@@ -72,8 +72,8 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* Only used while a hook is called on a device for a value of an expert (osh_routed_from): the
-     * rows of this expert. The hook may read no other rows. At all other times NULL. */
+    /* Rows of an expert, while a hook is called on a device for a value of this expert
+     * (osh_routed_from). The hook may read no other rows. NULL at all other times. */
     const osh_op_rows *rows; // view
     /* [n_values] or NULL. If into[v] is not NULL, the node that makes value v writes it to the
      * tensor into[v]. The tensor then moves to values[v]. */
@@ -179,8 +179,8 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns the end e of the nodes [node, e) that run together, sample by sample.
- * If e is node + 1, the node runs on the whole batch. seen: as in osh_exec_hooks. run, routed: as
- * in osh_exec_span, for the nodes [first, end). */
+ * If e is node + 1, the node runs on the whole batch. `seen` is that of osh_exec_hooks. `run` and
+ * `routed` are those of osh_exec_span, for the nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;

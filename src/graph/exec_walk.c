@@ -216,8 +216,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if the three nodes from `first` on are the Linears gate and up, in any order, and their glu.
- * Both Linears must read the same value, and only the glu may read their outputs. */
+/* True if the three nodes from `first` on are the Linears `gate` and `up`, in any order, and their
+ * glu. Both Linears must read the same value, and only the glu may read their outputs. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];

@@ -1,12 +1,15 @@
-/* exec_walk.h - defines the order of events while nodes run. The events of a value are: it is made;
- * the hook is called for it (told); it is freed (gone). exec.c runs the nodes in this order, and
- * exec_peak.c counts bytes in this order. So the prediction agrees with the run.
+/* exec_walk.h - defines the order of events while nodes run. A value has three events: it is made,
+ * the hook is called for it (it is told), and it is freed (it is gone). exec.c runs the nodes in
+ * this order, and exec_peak.c counts bytes in this order. So the prediction agrees with the run.
+ * For example, the caller passes in `a`, and the nodes are:
  *
- *   q = linear(a); k = linear(a); s = attention(q, k)     the caller passed in a
+ *   q = linear(a); k = linear(a); s = attention(q, k)
  *
- *   before the nodes   a is told
+ * Then the events are:
+ *
+ *   before the nodes   `a` is told
  *   node q             q is made, q is told
- *   node k             k is made, k is told, a is gone
+ *   node k             k is made, k is told, `a` is gone
  *   node s             s is made, s is told, q and k are gone */
 #ifndef OSH_EXEC_WALK_H
 #define OSH_EXEC_WALK_H
@@ -79,7 +82,7 @@ bool osh_walk_is_routed(const osh_walk *w, int node);
  * depend on which values are kept, so it does not depend on the budget. */
 int osh_walk_rows_of(const osh_walk *w, int node);
 bool osh_walk_keeps(const osh_walk *w, int v); // true if the value must exist after the last node
-/* Three consecutive nodes that can run as one kernel: the Linears gate and up, and their glu at
+/* Three consecutive nodes that can run as one kernel: the Linears `gate` and `up`, and their glu at
  * offset OSH_GATED_GLU. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
 /* osh_walk_out returns the storage of output k of a node.

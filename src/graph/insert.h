@@ -13,9 +13,8 @@ typedef struct osh_insertion {
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them
     int weight;  // index of the weight of the new node; -1: none
-    /* Index of an earlier insertion in the list. No new node is made: the existing node reads the
-     * output of the earlier insertion. Only for an insertion before a node. -1: a new node is
-     * made. */
+    /* Only for a node that is inserted before another node. If not -1, no new node is made: the
+     * other node reads the output of the earlier insertion with index `same_as` in the list. */
     int same_as;
 } osh_insertion;
 /* Inserts the nodes of `list`, which must be sorted by the member `node`. Indices of values and

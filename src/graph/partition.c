@@ -96,8 +96,8 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Raises reach[i] (mark_readers) for the experts that read value v. Thus the Linears `gate` and
- * `up` of each expert are in one subgraph. They are neighbours in the list of nodes. */
+/* Raises reach[i] (mark_readers) for the experts that read value v. Then the Linears `gate` and
+ * `up` of each expert, which are neighbours in the list of nodes, are in one subgraph. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -112,7 +112,7 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
 /* Makes sure that all Linears that read value v get into one subgraph. For this, raises reach[i],
  * the index of the last node that must be in one subgraph with node i. If other nodes are between
  * these Linears, all nodes of the smallest module that contains the Linears are in one subgraph.
- * For experts, only gate and up of each expert stay together. */
+ * For experts, only `gate` and `up` of each expert stay together. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -139,8 +139,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* Sets unit[i] to the target (a module) that contains node i, or to -1 if no target contains it. If
- * several nodes must be in one subgraph, all of them belong to the target of the first node that
- * has one. */
+ * several nodes must be in one subgraph, all of them get the target of the first of them that is
+ * inside a target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

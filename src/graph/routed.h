@@ -25,7 +25,7 @@ int osh_routed_route(const osh_graph *g, int from);
  * run, too. */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
-/* osh_mixture_end returns the end of the mixture that begins at node `first`, at most `end`. It
+/* osh_mixture_end returns the end of the mixture that begins at node `first`, but at most `end`. It
  * returns `first` if no mixture begins there. A mixture has five nodes for each expert: `gate`,
  * `up`, `glu`, `down` and `combine`. The node `combine` adds the expert's output to the sum of the
  * previous experts. If the graph has routed_rows nodes, each expert also has a routed_rows node

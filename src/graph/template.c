@@ -189,8 +189,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *archit
     return template_find(cx, out, architecture, models_dir, 0);
 }
 
-/* Returns the member of `object` whose key is `number`. The key may begin with zeros: transformers
- * 5 writes "05" for 5 if the largest number is 11. */
+/* Returns the member of `object` whose key is `number`. The key may begin with zeros, because
+ * transformers 5 writes "05" for 5 if the largest number is 11. */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;

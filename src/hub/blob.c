@@ -1,6 +1,6 @@
 /* blob.c - downloads one file of a repository into the cache:
  *
- *   .locks/models--org--name/<etag>.lock     locked during the download; other processes wait
+ *   .locks/models--org--name/<etag>.lock     a file that is locked during the download
  *   blobs/<etag>                             the bytes of the file (fetch.c)
  *   snapshots/<commit>/<path>                a link to the blob
  *   .oneshot/                                temporary names of links and copies */

@@ -351,8 +351,8 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
     if (osh_file_is_at(x.out, target)) goto done; // another process has finished the file
     OSH_TRY(fetch_check_name(cx, &x));
-    /* The record is removed before the rename. A kill between these two steps is harmless: an
-     * incomplete file without a record counts as fetched up to its end. */
+    /* The record is removed before the rename. A kill between these two steps is harmless, because
+     * an incomplete file without a record counts as fetched up to its end. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:

@@ -226,7 +226,7 @@ osh_status osh_tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, con
                               int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    // Each is own.
+    // All four arrays are own.
     // run [nodes]: true for all nodes.
     // none [values]: all elements are false.
     // leaves [values]: true only for the hidden values.

@@ -2,11 +2,13 @@
  * such experts if --target names the engine.
  *
  * transformers 5.17 stacks the experts of a quantized model in one tensor, and uses one scheme for
- * all of them (integrations/compressed_tensors.py, get_experts_scheme). This is the scheme of the
- * first group with a target "re:..." that contains "experts". Without such a group, it is the
- * scheme of the first group with a target that is no regex. Without such a group, it is the scheme
- * of the first group of all. If this scheme is FP8, experts may also be dense. With any other
- * scheme, transformers loads no dense experts. */
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme). It takes the scheme of the
+ * first of these groups that exists:
+ * - the first group with a target "re:..." that contains "experts"
+ * - the first group with a target that is no regex
+ * - the first group
+ * If this scheme is FP8, experts may also be dense. With any other scheme, transformers loads no
+ * dense experts. */
 #include "match/loaders.h"
 
 #include <stdio.h>
@@ -77,7 +79,7 @@ static bool weights_are_fp8(const osh_q_scheme *s)
 
 /* True if transformers decodes the weight of an expert correctly. `s` is the expert's scheme, and
  * `taken` is the scheme that transformers uses for it. The format of integer codes depends on
- * whether a scheme has `inputs`, so both schemes must have `inputs`, or none of them. */
+ * whether a scheme has `inputs`, so either both schemes must have `inputs`, or neither. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
@@ -315,8 +317,8 @@ osh_embedding osh_match_embedding(const osh_matching *p, int scheme)
     return (osh_embedding){NULL, true, true};
 }
 
-/* Looks for a quantized embedding that an engine does not load. (No quantized embedding is loaded
- * by transformers and also by vLLM.) */
+/* Looks for a quantized embedding, and reports or refuses it, because no quantized embedding is
+ * loaded by both transformers and vLLM. */
 static osh_status match_embedding(osh_ctx *cx, const osh_matching *p)
 {
     static const char *const engines[] = {"transformers", "vllm"};

@@ -42,8 +42,8 @@ typedef struct sizing {
      * 1 */
     int64_t *parts;
     osh_padded *of;         // own [weights]: zeros that the weight gets; `tensor` -1: no zeros
-    /* size: value of the key in config.json, 0: absent. unit: number that must divide the new
-     * size. */
+    /* size: value of the key in config.json; 0: the key is absent. unit: number that must divide
+     * the new size. */
     int64_t size[N_KEYS], unit[N_KEYS];
     const char *key;        // view: key of a size that grows, for messages; NULL: none
 } sizing;

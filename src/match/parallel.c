@@ -58,7 +58,7 @@ int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I
 
 typedef struct splitting { // state of the check
     const osh_matching *p;
-    int64_t n, heads, kv_heads; // n: number of GPUs; heads, kv_heads: 0 if unknown
+    int64_t n, heads, kv_heads; // n: number of GPUs; others: numbers of heads, 0: unknown
     osh_buf text;               // own: rows of the error message
     osh_map *rows;              // own: all rows of the message, also those that `text` omits
     int n_rows, n_bad;

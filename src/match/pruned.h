@@ -14,7 +14,7 @@ typedef struct osh_prunable {
     bool unreached;
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
     double sparsity;        // result: fraction of the weight's elements that become 0
-    /* Result: number of the module that a target names. This is the module itself, or a module that
+    /* Result: number of the module that a target names; it is this module, or a module that
      * contains it. All modules that targets name are numbered in the order of the model. */
     int aimed;
 } osh_prunable;

@@ -33,7 +33,7 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [m, k], b [n, k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [m, k], b [k, n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // shapes: a [k, m], b [k, n]
-/* Adds a^T a to the lower triangle of c [n, n], for a [k, n]. */
+/* Adds a^T a to the lower triangle of c [n, n]. The shape of `a` is [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
 /* Converts rows [first, first + n_rows) of x [N, I] to f32, on all threads. `to`: [n_rows, I]. */

@@ -21,7 +21,7 @@ enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
  * pairs.h are faster. A lower set has no fused multiply-add. */
 bool osh_tile_used(void);
 
-/* Matrix a in strips of 6 rows: element (row i, column l) is p[i / 6 * strip + i % 6 * row + l *
+/* Matrix `a` in strips of 6 rows: element (row i, column l) is p[i / 6 * strip + i % 6 * row + l *
  * col]. For a matrix that is not packed, `strip` is 0, which stands for 6 * row. */
 typedef struct osh_tile_a {
     const float *p;

@@ -112,8 +112,8 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
 }
 
 /* Computes x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1, the absolute error
- * is under 1e-7. The polynomial is that of Cephes: x = 2^n (1 + r), with 1 + r between sqrt 1/2 and
- * sqrt 2. */
+ * is under 1e-7. Writes x as 2^n (1 + r), with 1 + r between sqrt 1/2 and sqrt 2. The polynomial in
+ * r is that of Cephes. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
     static const float part[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,

@@ -61,9 +61,9 @@ int64_t osh_ada_window(const ada *a);
 /* True if the modifier does no learning steps, so that it rounds to nearest. */
 bool osh_ada_is_nearest(const osh_modifier *m);
 /* True if the ranges of groups are learned. False if several rows share a scale. Ranges of FP8 and
- * FP6 are not learned, because they hardly change the error: the grids of FP8 and FP6 have small
- * steps near 0 and large steps near their ends. Ranges of MX are not learned, because an MX scale
- * can only change by a factor of two. */
+ * FP6 are not learned, because the grids have small steps near 0 and large steps near their ends,
+ * so a range hardly changes the error. Ranges of MX are not learned, because an MX scale can only
+ * change by a factor of two. */
 bool osh_ada_learns_range(const osh_modifier *m, const osh_q_args *q);
 /* True if m learns scales. */
 bool osh_ada_learns_scales(const osh_modifier *m);

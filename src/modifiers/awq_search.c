@@ -7,14 +7,14 @@
  *   s = x^r                               without duo scaling
  *   s = max(s, 1e-4)
  *   s = s / sqrt(max s min s)
- *   W' = Q(W s) / s                       Q: rounded to nearest, scales of the whole range
+ *   W' = Q(W s) / s                       Q rounds to nearest; a scale covers the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
  * grid. If only one Linear reads X (o_proj, down_proj), the loss of LLM Compressor equals the loss
- * above. For q, k and v, LLM Compressor uses the loss of the output of attention. For gate and up,
- * it uses the loss of the output of the MLP. For these Linears, this file adds the losses of their
- * outputs instead.
+ * above. For q, k and v, LLM Compressor uses the loss of the output of attention. For `gate` and
+ * `up`, it uses the loss of the output of the MLP. For these Linears, this file adds the losses of
+ * their outputs instead.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -43,8 +43,9 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears together.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band and column, the sum over the rows of the band (add_shares). From
-     * these sums, find_mean computes the w of the formula at the top of this file. */
+    /* [bands, n]: for each band and column, the sum of the terms of w (see the formula at the top
+     * of this file) over the rows of the band (add_shares). find_mean computes w from these
+     * sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest |W| over all bands. */

@@ -1,14 +1,14 @@
 /* gptq.c - implements GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for
  * Generative Pre-trained Transformers" (arXiv 2210.17323), as in
  * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. The reference multiplies the Hessian H =
- * X^T X by 2/n, which has no effect except in dead columns. The steps for the Linears that read one
- * input X:
+ * X^T X by 2/n, which has no effect except in dead columns. It does these steps for the Linears
+ * that read one input X:
  *
- *   - sort columns by descending diag H (actorder static; ties by index)
- *   - dead columns (diag 0): diag := 1, weights := 0
- *   - diag += dampening_frac * mean(diag)
- *   - U upper with U^T U = H^-1
- *   - column loop with U (solver/gptq_solve.h)
+ *   - sort the columns by descending diag H (actorder static; ties by index)
+ *   - in dead columns (diag 0), set diag to 1 and the weights to 0
+ *   - add dampening_frac * mean(diag) to diag
+ *   - compute the upper triangle U with U^T U = H^-1
+ *   - run the column loop with U (solver/gptq_solve.h)
  *
  * Scales are computed from the whole, unpermuted weight before the first column is solved. All
  * Linears with one input share H, the ordering and U. If H cannot be factored, the damping is

@@ -153,7 +153,7 @@ typedef struct osh_gptq_gathered {
     float *diag;
     int32_t *perm;                 // own [n, I]: solving order (perm) of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups
-    /* Own, [n] each.
+    /* Both arrays are own, [n].
      * which: index in `groups` of each current group.
      * failed: not 0 for each current group that could not be factored. */
     int *which, *failed;

@@ -139,7 +139,7 @@ typedef struct osh_channels {
     osh_dtype dtype;      // dtype of the model
 } osh_channels;
 
-/* A Linear that reads the output of the layer of a search (osh_search). */
+/* A Linear that reads the output of the layer whose factors are searched (osh_search). */
 typedef struct osh_balance {
     /* Name of the Linear. If its weight is not quantized: name of the weight. */
     const char *name;           // view

@@ -1,7 +1,8 @@
 /* prune.c - implements SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and
- * ConstantPruningModifier, as in llmcompressor/modifiers/pruning: Frantar and Alistarh, "SparseGPT:
- * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
- * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).
+ * ConstantPruningModifier, as in llmcompressor/modifiers/pruning. SparseGPT is from Frantar and
+ * Alistarh, "SparseGPT: Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv
+ * 2301.00774). Wanda is from Sun et al., "A Simple and Effective Pruning Approach for Large
+ * Language Models" (arXiv 2306.11695).
  *
  * The functions of solver/prune.h choose the weights that become 0; SparseGPT also compensates the
  * error in later columns. A pruned weight that is not quantized is written as a dense tensor with

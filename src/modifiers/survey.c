@@ -18,15 +18,15 @@
  * of v_j g_j over all columns j. v_j is the variance of the rounding error. g_j is the mean square
  * of the gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum of
  * W^2 v_j over all rows and columns. In the formula for v_j, s is the distance between neighbouring
- * codes, t is the largest code, and n is the number of columns that share a scale of the inputs. A
- * is the sum over all tokens of the largest squared input in the group of column j:
+ * codes, t is the largest code, and n is the number of columns that share a scale of the inputs.
+ * `A` is the sum over all tokens of the largest squared input in the group of column j:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r
  *   A = max(max_j H_jj, 2 ln(n) mean_j H_jj)
  *
- * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated as
- * the larger of two values. The first is right if the group has one outlier channel, the second if
- * the inputs have a normal distribution. r is the mean square of the relative error: 0 for
+ * If a group is a whole token, `A` is known (OSH_STAT_PEAKS). For smaller groups, `A` is estimated
+ * as the larger of two values. The first is right if the group has one outlier channel, the second
+ * if the inputs have a normal distribution. r is the mean square of the relative error: 0 for
  * integers, and 0.541 2^(-2 d) / 12 for a float with d mantissa bits. */
 #include "modifiers/survey.h"
 

@@ -145,7 +145,7 @@ done:
 }
 
 /* Adds the gradients of q, k and v for one query of one head. Returns the gradient of the sink's
- * score. s are the capped scores, and p = softmax(s):
+ * score. With the capped scores s, and p = softmax(s):
  *
  *   dv_j = p_j dy
  *   dp_j = dy v_j

@@ -1,11 +1,11 @@
-/* attention_windows.c - computes attention to the last tokens, and to one entry for each earlier
- * window (compress.c), with sinks. Keys are also values, and all heads share them.
+/* attention_windows.c - computes attention with sinks. A query sees the last tokens, and one entry
+ * (compress.c) for each earlier window. Keys are also values, and all heads share them.
  *
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
  * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the
  * entries of all full windows up to token i. A window has m tokens, and its entry is row j of c,
- * where j is the last token of the window. The softmax of head h includes one more score, sinks[h],
+ * where j is the last token of the window. The softmax of head h has one more score, sinks[h],
  * whose probability is not used:
  *
  *   s_j = q k_j / sqrt(D)

@@ -9,9 +9,9 @@
  *
  * x is 0 before the sample's first token. Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23.
  * The sum is rounded to the dtype of x, as in transformers' causal_conv1d_fn. With the attribute
- * `silu`, silu is applied to the rounded sum and rounded again. With the attribute `f32`, w and the
- * sum are not rounded (Glm5NextTextLinearAttention). This file sums in double. Shapes: N tokens of
- * the batch, C channels. */
+ * `silu`, silu is applied to the rounded sum, and its result is rounded again. With the attribute
+ * `f32`, w and the sum are not rounded (Glm5NextTextLinearAttention). This file sums in double.
+ * Shapes: N tokens of the batch, C channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"

@@ -3,7 +3,7 @@
  *
  * Tensors are in device memory (osh_tensor.device), unless a comment says otherwise. Scratch comes
  * from the device's arena (OSH_LIFE_SHORT), and is freed before the call returns. A call does not
- * wait for the device, unless its comment says so. Shape letters: op.h. */
+ * wait for the device, unless its comment says so. op.h explains the letters of shapes. */
 #ifndef OSH_DEVICE_OPS_H
 #define OSH_DEVICE_OPS_H
 #include "ops/op.h"
@@ -116,7 +116,7 @@ typedef struct osh_device_ops {
      * activations: out [rows, F] gets the routed rows of one expert after the other, and `sum` is
      * not read. */
     osh_status (*mixture)(osh_ctx *cx, const osh_mixture *m);
-    /* Replaces n Hessians [I, I] by the factors U of the op gptq_factor. I must not exceed
+    /* Replaces n Hessians [I, I] by the factors U of the op gptq_factor. `I` must not exceed
      * OSH_FACTORS_MOST. Reads only the lower triangles. If Hessian k is not positive definite, sets
      * failed[k] to 1 and leaves the Hessian unchanged. The free bytes of the arena limit how many
      * Hessians are computed at a time. The factor of a Hessian does not depend on the other

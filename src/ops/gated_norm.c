@@ -2,7 +2,7 @@
  *
  *   in[0] x [N, H*D], may be F32
  *   in[1] z [N, H*D]
- *   in[2] w [D]; with the attribute `whole` [H*D] (Zamba2RMSNormGated)
+ *   in[2] w [D], or [H*D] with the attribute `whole` (Zamba2RMSNormGated)
  *   out y [N, H*D]
  *
  *   y = (w x / sqrt(mean(x^2) + eps)) silu(z)     D = head_dim

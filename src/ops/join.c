@@ -68,8 +68,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_by_part(cx, a, osh_rows(a->in[0]), ROWS, join_chunk);
 }
 
-/* Adds the columns of the output's gradient to the gradients of a and b. If all heads share b, the
- * gradient of b is the sum over the heads. */
+/* Adds the columns of the output's gradient to the gradients of `a` and `b`. If all heads share
+ * `b`, its gradient is the sum over the heads. */
 static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

@@ -143,9 +143,9 @@ typedef struct mamba_back { // all inputs of the op in f32, and scratch for one 
 
 /* Adds the gradients of channel i of one sample, whose rows are [row, row + n).
  *
- *   a    -exp(A_log)
- *   e    exp(a d), the decay
- *   gZ   gradient of the state after a token
+ *   a = -exp(A_log)
+ *   e = exp(a d), the decay
+ *   gZ: gradient of the state after a token
  *
  *   dC  = dy Z
  *   gZ += dy C
@@ -154,7 +154,7 @@ typedef struct mamba_back { // all inputs of the op in f32, and scratch for one 
  *   dD  = dy x
  *   dd  = sum gZ (Zprev e a + B x)
  *   da  = gZ Zprev e d
- *   gZ of the token before = gZ e */
+ *   gZ *= e, for the token before */
 static void mamba_channel_back(const osh_grad_args *a, mamba_back *b, int64_t i, int64_t row,
                                int64_t n)
 {

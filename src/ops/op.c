@@ -29,8 +29,8 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
                            int64_t out_width, int64_t n_tokens, int n_threads)
 {
     if (op->grad.scratch) return op->grad.scratch(attr, in_width, out_width, n_tokens, n_threads);
-    /* The result is an upper bound for all ops. A norm needs the most memory for weights: for each
-     * of its in_width[0] elements, one copy in f32 and two sums in f64. */
+    /* The result is an upper bound for all ops. A norm needs the most memory for weights. Each of
+     * the in_width[0] elements of its weight needs one copy in f32 and two sums in f64. */
     int64_t values = out_width, weights = 3 * in_width[0];
     for (int k = 0; k < op->n_in; k++) values += in_width[k];
     return (size_t)(values * n_tokens) * sizeof(float) + (size_t)weights * sizeof(double) +

@@ -35,10 +35,10 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
- * piece) in in[]: row r of in[] is token n + r of the sample. The state has the values of earlier
- * tokens that the op needs, such as keys and values. The caller sets the state to 0 before the
- * first piece, and the op updates it. */
+/* The earlier tokens of a sample that is computed in several calls. Each call gets a piece, which
+ * is some of the tokens: row r of in[] is token n + r of the sample. The state has the values of
+ * earlier tokens that the op needs, such as keys and values. The caller sets the state to 0 before
+ * the first piece, and the op updates it. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // largest number of tokens that all pieces may have together
@@ -191,9 +191,9 @@ typedef struct osh_op {
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]. Skipped rows may have NaN or infinities. */
     unsigned masked;
-    /* With OSH_OP_LOOKUP: sets `rows` [N, rows per token] to the numbers of the rows of w[0] that
-     * the op reads. Runs on the host. Also updates the state of a->past. Reads only the shape of
-     * w[0]. If `row_ids` is NULL, in[0] has the row numbers. */
+    /* Only with OSH_OP_LOOKUP. Sets `rows` [N, rows per token] to the numbers of the rows of w[0]
+     * that the op reads, and updates the state of a->past. Runs on the host, and reads only the
+     * shape of w[0]. If `row_ids` is NULL, in[0] has the row numbers. */
     osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
     bool by_rows;       // true if row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */

@@ -1,4 +1,4 @@
-/* positions.c - y = x + w[position + offset]: learned position embeddings.
+/* positions.c - adds learned position embeddings: y = x + w[position + offset].
  *
  *   in[0] x [N, D]
  *   in[1] w [P, D]

@@ -46,7 +46,7 @@ static osh_status product_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
-    float *x = NULL, *y = NULL; // own [N, D]: a and b in f32
+    float *x = NULL, *y = NULL; // own [N, D]: `a` and `b` in f32
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));

@@ -1,5 +1,5 @@
-/* rotate.c - y = x M: multiplies each group of n channels of a row by an orthogonal matrix M [n,
- * n]. The op computes the rotations that act while the model runs.
+/* rotate.c - computes y = x M for each group x of n channels of a row. M [n, n] is an orthogonal
+ * matrix. The op computes the rotations that act while the model runs.
  *
  *   in[0] x [N, D]
  *   in[1] T [n, n] optional, T = M sqrt(n)

@@ -50,8 +50,8 @@ osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // in c
 size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, int n_threads);
 /* Computes the gates of one head for one token. gates[0]: the decay of the head's state. gates[1]:
- * beta * sigmoid(b), the factor by which the state is corrected. `in`: a and b of the token, A_log
- * and dt_bias of the head. dt: dtype of x. */
+ * beta * sigmoid(b), the factor by which the state is corrected. `in`: `a` and `b` of the token,
+ * A_log and dt_bias of the head. dt: dtype of x. */
 void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at,
                      osh_dtype dt);
 /* Computes `to`, the gradients of the four inputs `in` (a, b, A_log and dt_bias), from `d`, the

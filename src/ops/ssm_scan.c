@@ -1,6 +1,6 @@
 /* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). The
  * state Z of a head has a vector [S] for each of its P channels. Each token scales the vectors
- * down, adds x B of the token, and outputs the products of the vectors with C of the token.
+ * down, adds its own x B to them, and outputs their products with its own C.
  *
  *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups [S]
  *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]

@@ -1,5 +1,5 @@
-/* held.h - searches the weights of Linears with a global scale for the largest magnitude, in a
- * stream (stream.h).
+/* held.h - finds the largest magnitude in the weights of Linears with a global scale, for a stream
+ * (stream.h).
  *
  * Some Linears share a global scale. The scale depends on the largest magnitude of all their
  * weights, which must be known before the first band is rounded. So a stream reads each band twice:

@@ -185,8 +185,8 @@ done:
     return rc;
 }
 
-/* Gives the partial directory the final name, and removes the old output. Removes the journal last:
- * a final directory with a journal shows that an earlier step may be missing. */
+/* Gives the partial directory the final name, and removes the old output. Removes the journal last,
+ * because a final directory with a journal shows that an earlier step may be missing. */
 static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

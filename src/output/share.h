@@ -10,9 +10,9 @@
 #include "output/emit.h"
 #include "ranks/ranks.h"
 
-/* Makes the emitters of all ranks; called by each rank instead of osh_emitter_new. Only rank 0
- * creates or continues the partial directory. It sends the results of an earlier run in this
- * directory to the other ranks. Each rank writes only some of the files. If samples are divided
+/* Makes the emitters of all ranks. Each rank calls this function instead of osh_emitter_new. Only
+ * rank 0 creates or continues the partial directory. If an earlier run has left results in it, rank
+ * 0 sends them to the other ranks. Each rank writes only some of the files. If samples are divided
  * (plan/division.h), rank 0 writes all files, and the other ranks write nothing. */
 osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                              bool *finished);

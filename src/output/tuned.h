@@ -35,7 +35,7 @@ osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const
 /* Adds the relative squared error of a Linear's tuned weight to the errors of the record. */
 osh_status osh_tuned_error(osh_ctx *cx, osh_tuned_writer *w, int linear, double nmse);
 /* Closes the file of tuned tensors, writes the record, and copies the errors to results [linears].
- * If t->kept is false, removes the file, and the record has no errors. */
+ * If t->kept is false, removes the file, and writes the record without errors. */
 osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, osh_result *results);
 /* Closes the file and frees w. Accepts NULL. */
 void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w);

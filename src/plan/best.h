@@ -1,4 +1,4 @@
-/* best.h - makes decisions for settings that no option gives, if a modifier has `quality best`:
+/* best.h - chooses settings that no option gives, if a modifier has `quality best`:
  * - The sequential targets are Linear.
  * - A sample has at most 2048 tokens.
  * - If the group size of the scheme does not divide the columns of all modules, the group size

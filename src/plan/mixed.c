@@ -1,14 +1,14 @@
-/* mixed.c - chooses a candidate (a scheme) for each unit (the Linears that must get the same
- * scheme, such as q, k and v of a layer).
+/* mixed.c - chooses a scheme for each unit. A unit is the Linears that must get the same scheme,
+ * such as q, k and v of a layer. The schemes to choose from are the candidates.
  *
- * The candidates of a unit are points (bytes, loss). The points on their lower convex hull are in
- * the order of their bytes. A step changes a unit from one of these candidates to the next one. It
- * saves loss and costs bytes, and saves less loss per byte than the unit's previous step. The steps
- * of all units are done in the order of their savings per byte, as long as the size fits. Then
- * single candidates are exchanged, as long as an exchange fits and saves loss.
+ * A candidate of a unit is a point (bytes, loss). Only the points on the lower convex hull are
+ * used, in the order of their bytes. A step changes a unit from one of these candidates to the next
+ * one. It costs bytes and saves loss, but less loss per byte than the unit's step before it. The
+ * steps of all units are done in the order of their savings per byte, as long as the size fits.
+ * Then single candidates are exchanged, as long as an exchange fits and saves loss.
  *
- * The bound is a loss that no choice can go below. For the bound, parts of steps are allowed: the
- * first step that does not fit is done as far as it fits. The bound is the loss after this part. */
+ * The bound is a loss that no choice can go below. It is the loss if the first step that does not
+ * fit is done in part, as far as it fits. */
 #include "plan/mixed.h"
 
 #include <ctype.h>

@@ -136,8 +136,8 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
 /* Fake-quantizes activations x [N, I] in place: rounds each value to a code and decodes it.
- * Dynamic: computes a scale for each token or group. With strategy tensor x is one sample, and one
- * scale is computed for all of x.
+ * Dynamic: computes a scale for each token or group. With strategy `tensor`, x is one sample and
+ * gets one scale.
  * Static: uses the stored scale.
  * Local: uses the stored global scale, and computes the scales of groups. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,

@@ -140,8 +140,8 @@ typedef struct search {
     osh_dtype dt; // dtype in which errors are computed
     /* w[r, c] has the scale with index r / band * per_band + c / seg. n: number of scales. */
     int64_t band, seg, per_band, n;
-    /* Size of a chunk. One thread processes a chunk. With strategy tensor, the size is a number of
-     * values. With other strategies, it is a number of bands (rows that share scales). */
+    /* Size of a chunk. One thread processes a chunk. With strategy `tensor`, the size is a number
+     * of values. With other strategies, it is a number of bands (rows that share scales). */
     int64_t chunk, n_chunks;
     /* Factor of the errors of each input channel, [I]. NULL: errors have no factor. */
     const float *importance; // view
@@ -151,8 +151,8 @@ typedef struct search {
      * F32. */
     float *power; // own
     bool *better; // own [chunks]: true if the current step improved a range of the chunk
-    /* With strategy tensor: the sum of the errors of each chunk, [chunks]. (All weights have one
-     * range.) NULL with other strategies. */
+    /* With strategy `tensor`, all weights have one range, and this is the sum of the errors of each
+     * chunk, [chunks]. NULL with other strategies. */
     sum *sums;    // own
     float p;
 } search;
@@ -292,7 +292,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Returns the sum of the errors of all chunks, added in order. Only used with strategy tensor. */
+/* Only for strategy `tensor`: returns the sum of the errors of all chunks, added in order. */
 static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // only levels 0 and 1 and `tail` of the last chunk are used

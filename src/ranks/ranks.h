@@ -108,8 +108,8 @@ osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 /* Waits until at most `most` of the posted messages are not sent yet. */
 osh_status osh_ranks_post_wait(osh_ctx *cx, osh_ranks *r, int most);
-/* Rank 0: takes a message that has arrived from rank *from. If *from < 0, takes a message of any
- * rank and sets *from to this rank. *bytes (own): the message, or NULL if there is none. If `wait`
- * is true, waits for a message. */
+/* Only for rank 0. Takes a message that has arrived from rank *from. If *from < 0, takes a message
+ * of any rank and sets *from to this rank. *bytes (own): the message, or NULL if there is none. If
+ * `wait` is true, waits for a message. */
 osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, int *from, bool wait);
 #endif

@@ -1,6 +1,6 @@
 /* compare_output.c - reads the results of an output directory from its oneshot-report.json. The
- * file has an evaluation if the run had --eval. The file also has an evaluation if tuning held
- * samples back and measured them. */
+ * file has an evaluation if the run had --eval, or if tuning held samples back and measured
+ * them. */
 #include "report/compare.h"
 
 #include <string.h>

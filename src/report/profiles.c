@@ -1,5 +1,5 @@
-/* profiles.c - makes a page or a text of profiles: the peaks and times of each profile, and for
- * several profiles a table of peaks by model and method. */
+/* profiles.c - writes the peaks and the times of profiles as a page or as a text. For several
+ * profiles, also writes a table of peaks by model and method. */
 #include "report/profiles.h"
 #include "report/page.h"
 

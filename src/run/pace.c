@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-/* The formula combines two speeds: the speed of the phase, and the speed of all phases together. If
- * this fraction of the phase is finished, both speeds have equal weights. */
+/* The formula mixes the speed of the phase with the speed of all phases together. When this
+ * fraction of the phase is finished, both speeds have equal weights. */
 static const double trusted = 0.02;
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)

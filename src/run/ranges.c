@@ -69,8 +69,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
 }
 
 /* Returns the range of the k-th observed value of a Linear, or NULL if it is not observed. Linears
- * share a range only if they have the same input: a range is freed when the Linears that read an
- * input are solved. */
+ * share a range only if they have the same input, because the range is freed when the Linears that
+ * read this input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];

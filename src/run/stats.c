@@ -26,7 +26,7 @@ typedef struct sums {     // statistics of one value; the pointers are own
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Some observers get each value that is added.
+/* Says which observers get the values that are added.
  * LOOK_ALL: all observers.
  * LOOK_FIRST: only two-pass observers, in their first pass.
  * LOOK_KEPT: only two-pass observers, in their second pass, which reads stored values. */

@@ -6,9 +6,9 @@
  *   ram, disk   pass: count, keep | read the kept values again, measure | solve
  *   recompute   pass that computes only these values: count | pass: measure | solve
  *
- * In every mode, both looks read the inputs of the subgraph from the activation store. The
- * observers read the same values in the order of the samples in every mode, so the output does not
- * depend on the mode. */
+ * In every mode, both looks read the inputs of the subgraph from the activation store, and the
+ * observers get the same values in the order of the samples. So the output does not depend on the
+ * mode. */
 #ifndef OSH_LOOKS_H
 #define OSH_LOOKS_H
 #include "schedule/range.h"

@@ -47,7 +47,7 @@ typedef struct osh_phases { // decisions about the steps of a visit
     int64_t round_bytes;
 } osh_phases;
 
-/* A visit (the work on one subgraph): decisions about its steps, and its memory. */
+/* Decisions about the steps of a visit (the work on one subgraph), and the visit's memory. */
 typedef struct osh_visit {
     osh_phases how;
     /* Three separate peaks in bytes: of the weights, of the statistics, and of the live values

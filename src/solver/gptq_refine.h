@@ -25,7 +25,7 @@ enum { OSH_FIT_GROUPS = 64 };
 typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
     /* For each column, [I]: true if its input is always 0. The weights of such a column count as 0.
-     * NULL: there are none. */
+     * NULL: no column is like this. */
     const bool *dead;
     const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
     /* perm [I]: perm[k] is the column at position k of the solving order; NULL: columns are solved

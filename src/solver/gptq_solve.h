@@ -21,7 +21,7 @@ typedef struct osh_gptq_solve_args {
      * order of the checkpoint. */
     const int32_t *perm;
     /* For each column, [I]: true if its input is always 0. The weights of such a column count as 0.
-     * NULL: there are none. */
+     * NULL: no column is like this. */
     const bool *dead;
     /* Output: codes [O, I], columns as in the checkpoint (integer types: signed code; floating
      * types: bits of the value). */

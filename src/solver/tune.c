@@ -4,7 +4,7 @@
  *   s = rnd(s0 (1 + d))
  *   w = rnd((q - z) s)
  *
- * rnd rounds to the dtype of the scales. Gradients ignore roundings: with g = dL/dw
+ * rnd rounds to the dtype of the scales. Gradients ignore roundings. With g = dL/dw:
  *
  *   dL/dv = g s if lo <= v <= hi, else 0
  *   dL/dd = s0 * sum of g (q - z) over the scale's columns

@@ -24,13 +24,13 @@ typedef struct osh_tune_step { // parameters of one step of Adam; all weights us
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // one quantized weight [O, I]; the caller owns all arrays
-    /* Each [O, I].
+    /* Each array is [O, I].
      * v: codes as real numbers.
      * mean, square: Adam's moving averages of `grad` and of its square.
      * grad: gradient of the loss for each weight; a step sets it to 0. */
     float *v, *mean, *square, *grad;
     float *s0;                       // initial scales, [O, G]
-    /* Each [O, G].
+    /* Each array is [O, G].
      * d: relative changes of the scales, scale = s0 (1 + d).
      * d_mean, d_square: Adam's moving averages for d. */
     float *d, *d_mean, *d_square;

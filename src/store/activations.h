@@ -122,8 +122,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
 /* Returns the number of bytes that the tier has for a value, from sample `first` to the last
- * sample. For memory, the allocator's overhead is included. For the disk, these are the bytes of an
- * uncompressed file of a run without a GPU. (For a run with a GPU, see osh_slots_bytes.) */
+ * sample. For memory, the allocator's overhead is included. For the disk, this is the size of the
+ * uncompressed file in a run without a GPU. (For a run with a GPU, see osh_slots_bytes.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
 /* For tier host with a device: returns how many host bytes a batch of n_tokens tokens needs, with

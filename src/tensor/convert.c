@@ -1,6 +1,6 @@
 /* convert.c - converts elements to and from f32, and finds NaN and Inf.
  *
- *   to_f32     exact for BF16, F16, FP8; F64 rounds
+ *   to_f32     converts BF16, F16 and FP8 exactly; rounds F64
  *   from_f32   rounds to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
  *              FP8 saturates at 448
  *

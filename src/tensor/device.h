@@ -48,10 +48,10 @@ const char *osh_detour_text(osh_detour which);
 
 /* Bytes, times and other numbers that were counted since the device was opened. */
 typedef struct osh_device_counters {
-    // Bytes that were copied.
-    // put_bytes: to the device, in order with the work of the device (put).
-    // get_bytes: from the device (get).
-    // ahead_bytes: to the device, during the work of the device (put_ahead).
+    // Numbers of copied bytes.
+    // put_bytes: copied to the device, in order with the work of the device (put).
+    // get_bytes: copied from the device (get).
+    // ahead_bytes: copied to the device, during the work of the device (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
     /* Seconds that the copies `put`, `get` and `put_ahead` took, by the clock of the device. */
     double put_s, get_s, ahead_s;

@@ -1,7 +1,7 @@
 /* fold.h - divides each channel c of a value x by a factor s[c] and folds the factors into the
  * weights before and after x. In a Linear [O, I] (O outputs, I inputs) that reads x, column c is
  * multiplied by s[c]. The weight of the layer that makes x is divided by s: a norm's weight and a
- * bias element by element, a Linear's weight row by row.
+ * bias element by element, a Linear's weight row by row. For example, with O = I = 2:
  *
  *   w      s        OSH_FOLD_COLUMNS    OSH_FOLD_ROWS
  *   2 4    2 0.5     4 2                 1  2

@@ -2,17 +2,18 @@
  * are stored: the matrix F and the vector `sign`.
  *
  *   M = diag(sign) (H x F) / sqrt(n)     x is the Kronecker product
- *   M   [n, n]      n = 2^k K
+ *   M   [n, n]      n = 2^k K; m is the odd part of n
  *
  *   H   [2^k, 2^k]  Sylvester's Hadamard matrix: 1, then [H H; H -H]
- *   F   [K, K]      hadamard: K = 1
+ *   F   [K, K]      hadamard: K = 1 and F = 1
  *                   random-hadamard: a Hadamard matrix of order K by Paley's constructions; K is
- *                   the smallest possible of 4 m, 8 m, ..., where m is the odd part of n
- *                   random-matrix: Hartley's, F[b][c] = cos(a) + sin(a), a = 2 pi b c / K, K = m
+ *                   the smallest possible of 4 m, 8 m, ...
+ *                   random-matrix: Hartley's matrix F[b][c] = cos(a) + sin(a) with
+ *                   a = 2 pi b c / K and K = m
  *   sign            random kinds: one sign for each row i of M. It is -1 if the top bit of number i
  *                   in stream n of the RNG (base/rng.h) is set
  *
- * For n = 576 = 2^6 * 9 random-hadamard has K = 36 = 2 (17 + 1), random-matrix has K = 9, and
+ * For n = 576 = 2^6 * 9, random-hadamard has K = 36 = 2 (17 + 1), random-matrix has K = 9, and
  * hadamard does not exist. The product of one row and M needs n (k + K) additions. */
 #ifndef OSH_ROTATION_H
 #define OSH_ROTATION_H

@@ -129,8 +129,8 @@ done:
     return rc;
 }
 
-/* Removes a member. If the member is the first, also removes the comma and the space after it; else
- * the comma and the space before it. */
+/* Removes a member. Also removes the comma and the space after the first member, or before any
+ * other member. */
 static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
                       const char *what)
 {

@@ -1,14 +1,20 @@
 /* tok_charsmap.c - implements the normalizer "Precompiled": applies SentencePiece's map of
- * characters, as tokenizers does.
+ * characters, as tokenizers does. The map is the base64 of three parts:
  *
- *   base64 of:  u32 bytes of the trie | u32 units of a double array (Darts) | texts, each with a
- *   NUL
- *   a unit:     bits 0-7: label; bit 8: 1 if a leaf is below the unit; bit 9: 1 if the offset
- *               counts units of 256; bits 10-31: offset. In a leaf, bits 0-30 are the value: the
- *               position of the leaf's text
+ *   u32: size of the trie in bytes
+ *   trie: a double array (Darts) of u32 units
+ *   texts: each ends with a NUL
+ *
+ * A unit of the trie has these bits:
+ *
+ *   0-7     label
+ *   8       1 if a leaf is below the unit
+ *   9       1 if the offset counts units of 256
+ *   10-31   offset
+ *   0-30    in a leaf: the position of the leaf's text
  *
  * Agrees with the spm_precompiled crate and tokenizers/src/normalizers/precompiled.rs, including
- * their oddities. A grapheme of less than six bytes is searched as a whole: if it begins with a
+ * their oddities. A grapheme of less than six bytes is searched as a whole. If it begins with a
  * key, the text of the shortest such key replaces the whole grapheme. A longer grapheme, or one
  * that begins with no key, is searched character by character. */
 #include "tokenizer/tok_charsmap.h"

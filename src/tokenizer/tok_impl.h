@@ -273,8 +273,8 @@ bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int
 size_t osh_tok_model_size(const osh_tok_model *m); // returns the number of tokens in the vocabulary
 /* Returns the highest id of the vocabulary. */
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
-/* True if no token of the model contains the boundary between the characters x and y. Always false
- * for models in which a whole word may be a token although no merge makes it. */
+/* True if no token of the model contains the character x directly before the character y. Always
+ * false for models in which a whole word may be a token although no merge makes it. */
 bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
 /* Appends the ids of a word of n bytes. */
 osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,

@@ -84,8 +84,8 @@ static double direction_exponent(double n, double x, double p)
     return n * (a + b);
 }
 
-/* True if row r is wrong by the rules of `rows` at the top of this file. p: fraction of signs that
- * agree in the whole weight. */
+/* True if row r is wrong by the rules of `rows` at the top of this file. p: fraction of the whole
+ * weight's signs that agree with the source. */
 static bool direction_is_bad(const osh_direction_row *r, double p, const osh_linear *l)
 {
     double slope = l->scheme->weights.bits < 4 ? ROW_SLOPE / 2 : ROW_SLOPE;

@@ -1,8 +1,7 @@
-# adapter.sh - tests --adapter. A model with an adapter must give the same bytes as the merged
-# model, whose weights contain the adapter. Tests jobs without data and with data. eval must give
-# the same numbers. A run does not continue with another adapter. The report names the adapter, and
-# verify needs the adapter. Budgets are respected. Other variants of LoRA and wrong files are
-# refused.
+# adapter.sh - tests --adapter, in jobs without data, in jobs with data, and in eval. A model with
+# an adapter must give the same bytes as the merged model, whose weights contain the adapter. A run
+# must not continue with another adapter. The report must name the adapter, and verify must need it.
+# Budgets must be kept. Other variants of LoRA and wrong files must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -103,7 +102,7 @@ bad 'c["alpha_pattern"] = {"(": 4}' 'adapter_config.json: alpha_pattern'
 bad 'c["modules_to_save"] = ["lm_head"]' 'modules_to_save has lm_head, but the adapter holds no tensor'
 bad 't[down + "lora_embedding_A"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
 bad 't["base_model.model.model.layers.1.mlp.down_proj.weight"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
-# Also if the replacement precedes A and B in the file.
+# Tests the same refusal if the replacement precedes A and B in the file.
 bad 't = {"base_model.model.model.layers.1.mlp.down_proj.weight": t[down + "lora_A.weight"], **t}' 'is changed by both .*lora_A.* and .*down_proj.weight'
 edit 'c["lora_alpha"] = 1e308'
 refused 1 'row 0 of the merged weight holds a NaN or an infinity' --model "$model" --adapter other --output x --restart

@@ -1,7 +1,7 @@
-# compare.sh - tests --save-logits and `oneshot compare`. Saved logits give exactly the same numbers
-# as the model that made them. This also holds for logits with a bias, a divisor or a cap. `oneshot
-# compare` prints the results in panels (files of eval --panel) and in outputs. Wrong tokens,
-# directories and files are refused. Refused files are not changed.
+# compare.sh - tests --save-logits and `oneshot compare`. Tests that saved logits give exactly the
+# same numbers as the model that made them, also with a bias, a divisor or a cap. Tests that
+# `oneshot compare` prints the results that are in panels (files of eval --panel) and in outputs.
+# Wrong tokens, directories and files must be refused, and refused files must not change.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m

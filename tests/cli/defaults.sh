@@ -45,9 +45,9 @@ printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targe
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric need --scheme' --model untied --recipe r.yaml --group-size 32
 
-# Without --output, the output directory is named after the model and the scheme. This directory is
-# refused or resumed like a directory that --output names. The last lines that the run prints are
-# commands that work.
+# Without --output, the output directory is named after the model and the scheme. This directory
+# must be refused or resumed like a directory that --output names. The commands in the last lines
+# that the run prints must work.
 mkdir -p named/here
 ln -s "$tied" "named/it's a"
 head -c 600 "$tied/data/evaluation.txt" >named/text.txt

@@ -152,9 +152,9 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
-# GPT-2 has Conv1D modules instead of Linears. So it cannot be quantized, and a message says so.
-# `oneshot eval` reads its transposed weights. In the released files, names do not begin with
-# "transformer."; such a checkpoint gives the same perplexity.
+# GPT-2 has Conv1D modules instead of Linears. So it cannot be quantized, and a message must say so.
+# `oneshot eval` must read its transposed weights. A checkpoint whose names do not begin with
+# "transformer.", as in the released files, must give the same perplexity.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare

@@ -1,6 +1,6 @@
-# foreign.sh - tests that oneshot never deletes or overwrites a file of the user. If a run would
-# write, replace or delete a file that oneshot did not make, the run is refused. The message names
-# the path, and no file changes.
+# foreign.sh - tests that oneshot never deletes or overwrites a file of the user. A run that would
+# write, replace or delete a file that oneshot did not make must be refused. The message must name
+# the path, and no file may change.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

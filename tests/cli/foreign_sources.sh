@@ -1,7 +1,7 @@
 # foreign_sources.sh - tests 4-bit sources in the formats of other libraries. With and without data,
-# such a source gives the same output as a source of compressed-tensors with equal codes. The config
-# of the output must not describe the quantization of the source. Budgets are respected. The program
-# refuses sources that it cannot read.
+# such a source must give the same output as a source of compressed-tensors with equal codes. The
+# config of the output must not describe the quantization of the source. Budgets must be kept. The
+# program must refuse sources that it cannot read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

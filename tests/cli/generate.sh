@@ -1,7 +1,7 @@
-# generate.sh - tests oneshot generate. The tokens do not depend on the number of threads, the
-# budget or the cache. Sampled tokens depend only on the seed. A compressed model gives the ids that
-# transformers gives. Also tests the sources of the prompt, the output of the text, and the end of
-# the text.
+# generate.sh - tests oneshot generate. The tokens must not depend on the number of threads, the
+# budget or the cache. Sampled tokens must depend only on the seed. A compressed model must give the
+# ids that transformers gives. Also tests the sources of the prompt, the output of the text, and the
+# end of the text.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model

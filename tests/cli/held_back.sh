@@ -76,8 +76,8 @@ fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
-# Some data need not be read. Faults in these data cause no error. Tests a data set for a recipe
-# that needs no data, and a bad row after the rows for calibration.
+# Faults in data that the run does not read must cause no error. Tests a data set for a recipe that
+# needs no data, and a bad row after the rows for calibration.
 { head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
 "$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
     --output rounded >said 2>err || fail "a recipe without data: $(cat err)"

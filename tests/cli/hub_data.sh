@@ -1,7 +1,8 @@
-# hub_data.sh - uses data sets by name. A server on the loopback sends their rows
-# (tests/tools/hub_server.py). The output bytes are the same as from a file with these rows. LLM
-# Compressor's names of data sets are known, and their rows give the same texts. Rows that are in
-# the cache need no network. Errors give the reason.
+# hub_data.sh - tests data sets that are given by their name on the Hub. A server on the loopback
+# sends their rows (tests/tools/hub_server.py). The output bytes must be the same as from a file
+# with these rows. The program must know LLM Compressor's names of data sets, and must make the same
+# texts from their rows. Rows that are in the cache must need no network. Errors must give the
+# reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }

@@ -95,8 +95,8 @@ sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --prog
 [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
 refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
 
-# Tests wrong entries in the cache. A wrong file or link is replaced if it has the path of a blob or
-# of a link to a blob. A link in place of a directory is refused.
+# Tests wrong entries in the cache. A wrong file or link must be replaced if it has the path of a
+# blob or of a link to a blob. A link in place of a directory must be refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
 # arguments: repository; path in the cache; kind of the wrong entry (link, hard, wrong); for

@@ -1,9 +1,9 @@
-# loss_mask.sh - tests `--loss-mask answers`. Statistics count only the tokens of answers.
-# Generation blocks in the template mark the answers of a conversation. Without such blocks, the
-# program finds the answers by rendering the messages before each answer. If the input of a Linear
-# depends only on one token, text that does not count must not change the codes of the Linear. All
-# methods use the mask. The output bytes do not depend on threads, batch and budget. A run does not
-# continue with another mask.
+# loss_mask.sh - tests `--loss-mask answers`. With this option, statistics count only the tokens of
+# answers. Generation blocks in the template mark the answers of a conversation. Without such
+# blocks, the program finds the answers by rendering the messages before each answer. If the input
+# of a Linear depends only on one token, text that does not count must not change the codes of the
+# Linear. All methods must use the mask. The output bytes must not depend on threads, batch and
+# budget. A run must not continue with another mask.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; [ ! -e err ] || cat err; exit 1; }

@@ -1,8 +1,8 @@
-# memory_budgets.sh - tests memory budgets. The bytes of an output do not depend on budgets and
-# tiers. They also do not depend on rounds (passes that each collect some of the Hessians) and
-# segments (Linears whose weights are loaded together). A budget that is too small is refused. The
-# message names the smallest budget, which must be enough. The allocator never exceeds a budget.
-# Each byte of the source is read once.
+# memory_budgets.sh - tests memory budgets. The bytes of an output must not depend on budgets and
+# tiers. They must also not depend on rounds (passes that each collect some of the Hessians) and
+# segments (Linears whose weights are loaded together). A budget that is too small must be refused
+# with a message that names the smallest possible budget. This budget must be enough. The allocator
+# must never exceed a budget. Each byte of the source must be read once.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 # Leaks are detected by the unit tests. In this test LeakSanitizer's tracer crashes on a CPU with

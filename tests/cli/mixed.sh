@@ -67,7 +67,7 @@ done
 # Tests target sizes of the quantized modules and of the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
-# the target is for the whole file, with its header
+# the target is the size of the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
 # For a quantized source, 0.9x means 0.9 times the bytes of its codes and scales.
 again=(--model share --scheme W4A16 --group-size 64 --quality gptq --progress none "${data[@]}" --threads 1)
@@ -104,8 +104,8 @@ P
 "$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
-# Candidates may also be schemes. Each group of the output has one format. The predicted loss
-# includes the rounding of inputs. The output bytes do not depend on threads.
+# Candidates may also be schemes. Each group of the output must have one format. The predicted loss
+# must include the rounding of inputs. The output bytes must not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml

@@ -1,6 +1,6 @@
-# packages.sh - tests the packages of cpack. The .deb depends on the libraries that the program
-# links and opens, and works after it is unpacked. The tarball works in an otherwise empty root
-# directory. The outputs have the same bytes.
+# packages.sh - tests the packages of cpack. The .deb must depend on the libraries that the program
+# links and opens, and must work after it is unpacked. The tarball must work in an otherwise empty
+# root directory. There the program must write the same bytes as outside of it.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -e "$build/CPackConfig.cmake" ] || { echo "$build makes no packages"; exit 77; }

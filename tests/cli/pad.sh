@@ -97,7 +97,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" moe padded_moe 64
 made --model padded_moe --output expected --scheme W8A16 --indivisible refuse
 cmp experts/model.safetensors expected/model.safetensors || fail "experts: other bytes"
 
-# Tests models with these parts: one tensor for gate and up; biases; one tensor for all experts;
+# Tests models with these parts: one tensor for `gate` and `up`; biases; one tensor for all experts;
 # layers of cross-attention to images.
 while read -r case target group n; do
     "$OSH_TOOLS/tiny_model" "$case" "$case"

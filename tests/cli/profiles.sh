@@ -1,7 +1,7 @@
-# profiles.sh - tests oneshot report. The command compares the profiles of several runs, even of a
-# killed run, as text and as a page. It reads the profile of AMD Quark, too. Also tests
-# ONESHOT_PROFILING, and stages from the command line. Files that are not profiles are refused. The
-# page does not overwrite a file that oneshot did not make.
+# profiles.sh - tests oneshot report. It must compare the profiles of several runs, even of a killed
+# run, as text and as a page. It must also read the profile of AMD Quark, and refuse files that are
+# not profiles. The page must not overwrite a file that oneshot did not make. Also tests
+# ONESHOT_PROFILING, and stages from the command line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {

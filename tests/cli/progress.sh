@@ -1,7 +1,7 @@
 # progress.sh - tests --progress json, the log file, --checkpoint and --profile. Every line of JSON
-# is an object with the documented keys. After a tenth of the work, the predicted remaining time is
-# within 20 % of the true time. Memory peaks are reported even without a budget. The log file has
-# whole lines, and lines for the stages.
+# must be an object with the documented keys. After a tenth of the work, the predicted remaining
+# time must be within 20 % of the true time. Memory peaks must be reported even without a budget.
+# The log file must have whole lines, and lines for the stages.
 #
 # Other programs may use the machine at the same time. Therefore the test uses the CPU time or the
 # wall time of the process, whichever fits better, and tries up to three runs. If all these runs had

@@ -62,8 +62,8 @@ for at in $half $late; do # $half is before the seal, $late is during the seal
         rm -r o.oneshot-partial
     done
 
-    # Another file or directory gets the final name of the output. Tests a run that replaces an
-    # output, and a run whose output does not exist yet.
+    # While the run works, another file or directory takes the final name of the output. Tests a run
+    # that replaces an output, and a run whose output does not exist yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file

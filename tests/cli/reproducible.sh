@@ -1,6 +1,6 @@
-# reproducible.sh - tests that the bytes do not depend on threads and batch size. `--pipeline basic`
-# gives the same bytes as `--pipeline sequential` without error propagation. Without error
-# propagation, smaller or larger sequential targets give the same bytes, too.
+# reproducible.sh - tests that the bytes do not depend on threads and batch size. Without error
+# propagation, `--pipeline sequential` must give the same bytes as `--pipeline basic`, also with
+# smaller or larger sequential targets.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_TOOLS/make_model" small hidden=256 intermediate=512 heads=4 kv=2 layers=2 vocab=512 samples=7 tokens=96 ragged=1

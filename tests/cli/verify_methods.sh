@@ -1,6 +1,6 @@
 # verify_methods.sh - tests verify with outputs of every method. The test makes faults in several
 # Linears: codes that are all 0, a row of codes in another order, codes with the opposite sign, and
-# scales that are twice as large. Then it rewrites the checksums. verify finds each fault, and finds
+# scales that are twice as large. Then it rewrites the checksums. verify must find each fault, and
 # no fault in the unchanged output.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }

@@ -70,7 +70,7 @@ static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_container *st, const
     return t;
 }
 
-/* Returns the number of codes that differ between a and b. Both have n bytes, with two codes in
+/* Returns the number of codes that differ between `a` and `b`. Both have n bytes, with two codes in
  * each byte. */
 static inline int64_t job_codes_differ(const uint8_t *a, const uint8_t *b, size_t n)
 {

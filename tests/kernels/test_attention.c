@@ -224,9 +224,9 @@ static void test_less_shared_memory(void **state)
         if (s->at.head_dim <= 64) continue;
         while (n < 5 && s->T[n]) n++;
         batch_open(cx, &b, &s->at, s->T, n, s->amp, OSH_BF16);
-        // A check of addresses runs only the case with the least shared memory, in which each warp
-        // has one band. With more memory, the kernel with one band accesses the same addresses.
-        // test_definition runs the kernel with two bands.
+        // Under a tool that checks addresses, only the least shared memory is tested. Then each
+        // warp has one band. More memory would not change the addresses of this kernel.
+        // test_definition tests the kernel with two bands.
         int first = gpu_looks_at_addresses() ? 2 : 0;
         for (int k = first; k < 3; k++) {
             osh_play_shared(shared[k]);

@@ -1,6 +1,6 @@
-# end_to_end.sh - compares a job on the emulated GPU with the same job on the host. Codes differ
-# only by rounding, and the errors are nearly the same. The manifest names the device. Missing
-# libraries are reported. A run continues only on the device on which it began.
+# end_to_end.sh - compares a job on the emulated GPU with the same job on the host. Codes may differ
+# only by rounding, and the errors must be nearly the same. The manifest must name the device.
+# Missing libraries must be reported. A run must continue only on the device on which it began.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0

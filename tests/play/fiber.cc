@@ -1,5 +1,5 @@
-/* fiber.cc - switches between the stacks of fibers: by a few instructions on x86-64, by ucontext on
- * other CPUs. Each switch is reported to AddressSanitizer. */
+/* fiber.cc - switches between the stacks of fibers. Uses a few instructions on x86-64, and ucontext
+ * on other CPUs. Each switch is reported to AddressSanitizer. */
 #include "fiber.h"
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
-# folds.sh - runs SmoothQuant and AWQ on the emulated GPU. The factors and errors are those of the
-# host, except for rounding. The output bytes are the same with values on the GPU, in host memory
-# and on the disk. They are also the same if a subgraph is divided into segments (Linears whose
-# weights are loaded together), and for any order of the GPU's threads. The plan names the smallest
-# --device-memory. A GPU with exactly this memory is enough, even for a run that continues after a
-# kill.
+# folds.sh - runs SmoothQuant and AWQ on the emulated GPU. The factors and errors must be those of
+# the host, except for rounding. The output bytes must be the same with values on the GPU, in host
+# memory and on the disk. They must also be the same if a subgraph is divided into segments (Linears
+# whose weights are loaded together), and for any order of the GPU's threads. The plan names the
+# smallest --device-memory. A GPU with exactly this memory must be enough, even for a run that
+# continues after a kill.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0

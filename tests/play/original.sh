@@ -1,8 +1,9 @@
-# original.sh - runs GPTQ with target 'original' on the emulated GPU. The result differs from that
-# of target 'quantized'. The output bytes are the same with values on the GPU, in host memory and on
-# the disk. They are also the same if a subgraph is divided into rounds (passes that each collect
-# some of the Hessians) or segments (Linears whose weights are loaded together). The smallest
-# --device-memory of the plan is exactly enough, even for a run that continues after a kill.
+# original.sh - runs GPTQ with target 'original' on the emulated GPU. The result must differ from
+# that of target 'quantized'. The output bytes must be the same with values on the GPU, in host
+# memory and on the disk. They must also be the same if a subgraph is divided into rounds (passes
+# that each collect some of the Hessians) or segments (Linears whose weights are loaded together).
+# The smallest --device-memory of the plan must be exactly enough, even for a run that continues
+# after a kill.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -94,8 +94,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
 }
 
 /* Prints one line with the time and the rate. The rate is in operations per second, or in bytes per
- * second if `flops` is 0. The line also has the rate in percent of `of`, the GPU's sustained
- * rate. */
+ * second if `flops` is 0. The line also has the rate in percent of the GPU's sustained rate,
+ * `of`. */
 static void row(const char *name, const char *shape, double s, double flops, double of,
                 double bytes, bool algo)
 {

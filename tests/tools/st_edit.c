@@ -1,10 +1,10 @@
 /* st_edit.c - makes faults in a checkpoint. It changes tensors of the shards, or rewrites the index
- * or the manifest to match the shards.
+ * or the manifest to match the shards:
  *
  *   st_edit DIR drop NAME | rename NAME NEW | dup NAME NEW | swap NAME NAME | take NAME OTHER_DIR
  *   st_edit DIR flip NAME BYTE BIT | fill NAME BYTE N HEX | noise NAME BYTE N
  *   st_edit DIR dtype NAME DTYPE | shape NAME D0 [D1]
- *   st_edit DIR index | manifest       made anew from the shards and files */
+ *   st_edit DIR index | manifest */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* tokenize_parts.c - checks that the ids of a text are the same if the text is encoded whole and in
  * parts:
  *
- *   tokenize_parts MODEL_DIR FILE [BYTES ...]      FILE as one text, and in parts of BYTES
- *                                                  (default: 1 to 100000)
+ *   tokenize_parts MODEL_DIR FILE [BYTES ...]
  *
- * Prints a line for each size. Exits with 1 on a difference. */
+ * FILE has the text. A part has BYTES bytes; the default is several sizes from 1 to 100000. Prints
+ * a line for each size. Exits with 1 on a difference. */
 #include "base/file.h"
 #include "tokenizer/tokenizer.h"
 

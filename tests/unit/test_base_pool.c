@@ -1,6 +1,6 @@
-/* test_base_pool.c - checks parallel loops for any number of threads, also nested loops. Every
- * chunk must run once. If chunks fail, the loop must return the failure of the first of them. A
- * reader must read at most one item ahead. */
+/* test_base_pool.c - checks parallel loops and nested loops for any number of threads. Every chunk
+ * must run once. If chunks fail, the loop must return the failure of the first of them. A reader
+ * must read at most one item ahead. */
 #include "torture.h"
 #include "base/ahead.h"
 

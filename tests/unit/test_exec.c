@@ -543,8 +543,8 @@ static void nonfinite_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* Gate, up and glu may run as one op, or one by one. In both cases a NaN must be reported with the
- * same module, sample and channel. */
+/* `gate`, `up` and `glu` may run as one op, or one by one. In both cases a NaN must be reported
+ * with the same module, sample and channel. */
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;

@@ -38,7 +38,7 @@ static osh_recipe *parse(const char *text)
 }
 
 /* Parses a recipe with one modifier that has one group, "g", with the target Linear. `more` has
- * keys of the modifier, `args` the keys of `weights`. */
+ * keys of the modifier. `args` has the keys of `weights`. */
 static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
 {
     char text[1024];

@@ -146,8 +146,8 @@ static void components_in_parts(void **state)
 #define SPACES "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
 #define REPLACE(s) "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" s "\"},\"content\":\"c\"}"
 
-/* Tests cases that are hard to cut: patterns that depend on text before or after a match, or on
- * lines; added tokens that remove white space; steps that prepend a text. */
+/* Tests cases that are hard to cut. Patterns depend on text before or after a match, or on lines.
+ * Added tokens remove white space. Steps prepend a text. */
 static void hard_cases_in_parts(void **state)
 {
     osh_ctx *cx = *state;
@@ -248,7 +248,7 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Memory use does not grow with the length of the text. Tests tokenizers with a pre-tokenizer, with
+/* Memory use must not grow with the length of the text. Tests tokenizers with a pre-tokenizer, with
  * only merges, and with Digits before a regex. */
 static void a_part_is_held(void **state)
 {

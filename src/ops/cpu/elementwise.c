@@ -1,5 +1,5 @@
-/* elementwise.c - computes glu, add, scale and act. A tensor is processed PIECE elements at a time:
- * they are converted to f32 on the stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. PIECE elements at a time are converted to f32
+ * on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"

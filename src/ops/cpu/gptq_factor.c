@@ -1,7 +1,7 @@
-/* gptq_factor.c - computes U of ops/gptq_factor.c in place of H, in four steps: reverse rows and
- * columns, Cholesky factor, inverse of the triangle, reverse rows and columns again. Each step cuts
- * the matrix into fixed blocks of SIDE columns for all threads, so the bytes do not depend on the
- * number of threads.
+/* gptq_factor.c - computes U of ops/gptq_factor.c in place of H, in four steps. They reverse rows
+ * and columns, compute the Cholesky factor, invert this triangle, and reverse rows and columns
+ * again. Each step cuts the matrix into fixed blocks of SIDE columns for all threads, so the bytes
+ * do not depend on the number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
  *   | L       |   D -= C C^T          | X       |   B := A X      B overwrites A

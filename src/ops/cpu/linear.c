@@ -18,8 +18,8 @@ enum {
     /* Number of rows of y that are computed together. The sums of ROWS x COLS elements also fit in
      * the L2 cache. */
     ROWS = 528,
-    /* Number of rows of y that are computed together if there are too few blocks of columns to keep
-     * all threads busy. (Otherwise it is ROWS.) */
+    /* Number of rows of y that are computed together, if there are too few blocks of columns to
+     * keep all threads busy. Otherwise ROWS rows are computed together. */
     FEW = 264,
     DEPTH = 640, // largest number of in_features in one partial sum
     STRIP = 128  // number of elements of a row of W that are converted to f32 at a time

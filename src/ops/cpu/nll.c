@@ -164,9 +164,9 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* These functions return sizes for osh_nll_scratch and osh_kl_scratch: the numbers of floats of
- * side.rows, side.block and side.logit of one model, and the number of partial results of a
- * panel. */
+/* These functions return sizes for osh_nll_scratch and osh_kl_scratch. The first three return the
+ * numbers of floats of side.rows, side.block and side.logit of one model. The last returns the
+ * number of partial results of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

@@ -183,7 +183,7 @@ TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both
 }
 
 /* Prefetches the elements of the matrix to which the block is added, because the matrix is larger
- * than the caches. The loads run during the products of the next block. */
+ * than the caches. The elements arrive in the caches while the next block is multiplied. */
 static void flow_prefetch(const osh_flow_block *b)
 {
     for (int64_t r = 0; r < b->m; r++)

@@ -85,8 +85,8 @@ template <int DIM, int BANDS> struct fused_state {
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* fused_at permutes 16-byte chunks inside of groups. This is the number of chunks of a group. Also
- * the number of threads that copy one row. */
+/* Number of 16-byte chunks in a group, inside of which fused_at permutes the chunks. It is also the
+ * number of threads that copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
 /* A row in shared memory consists of 16-byte chunks. Returns the index of the first element of
@@ -328,7 +328,7 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    /* Offsets of the slots of the ring that contain the current keys and values. */
+    /* Offsets of the ring's slots that have the current keys and values. */
     int keys = plan::RING, values = keys + plan::HALF;
     int64_t at_k = at.k + (int64_t)key * at.width;
 

@@ -1,5 +1,5 @@
-/* factors.cu - computes the factor U of gptq_factor.c for many small Hessians of one width at a
- * time:
+/* factors.cu - computes the factors U (gptq_factor.c) of many small Hessians together. All of them
+ * have the same width.
  *
  *   A   H in solving order, with rows and columns reversed
  *   L   Cholesky factor of A: A = L L^T
@@ -7,12 +7,13 @@
  *   U   X with rows and columns reversed
  *
  * A, L and X are in scratch: one [n, n] for each Hessian, with zeros above the diagonal. The
- * kernels work on blocks of SIDE columns:
+ * kernels work on blocks of SIDE columns. First they compute each block column j of L and the
+ * inverse D_j of its diagonal block, then X row by row:
  *
- *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  product
- *   | L10 D1      |                         D_j   = L_jj^-1       one thread block per matrix
- *   | L20 L21 D2  |                         L_ij  = A_ij D_j^T    one thread block per 64 rows
- *                     then row by row       X_i   = - D_i (L_i X) two products
+ *   | D0          |   A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)   by a matrix product
+ *   | L10 D1      |   D_j   = L_jj^-1                               by one thread block per matrix
+ *   | L20 L21 D2  |   L_ij  = A_ij D_j^T                            by one thread block per 64 rows
+ *                     X_i   = - D_i (L_i X)                         by two matrix products
  *
  * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
  * for a single matrix, and no sum is split, so U depends only on H and the GPU. For 768 columns

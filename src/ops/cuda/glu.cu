@@ -1,7 +1,7 @@
-/* glu.cu - computes glu. act(gate) is computed in f32, rounded to the dtype of gate, multiplied by
- * up and rounded again. The form with a limit (glu.c) is computed in f32 and rounded once.
+/* glu.cu - computes glu. act(`gate`) is computed in f32, rounded to the dtype of `gate`, multiplied
+ * by `up` and rounded again. The form with a limit (glu.c) is computed in f32 and rounded once.
  *
- *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]     y may overwrite gate or up */
+ *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]     y may overwrite `gate` or `up` */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/zip.cuh"
 

@@ -21,8 +21,8 @@ typedef struct linear_back {
 
 static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* Adds a part of dy W to dx: the product of columns [first, first + n) of dy [N, O] and rows
- * [first, first + n) of W [O, I]. w contains only these rows, in dtype dt. */
+/* Adds a part of the product dy [N, O] W [O, I] to dx: columns [first, first + n) of dy times the
+ * same rows of W. w has only these rows, in dtype dt. */
 static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
                                 void *w, osh_dtype dt)
 {

@@ -1,10 +1,10 @@
 /* map.cu - computes scale, act, clamp, slice and join: each element of the output depends on one
  * element of an input.
  *
- *   scale         `by` times x
- *   act           max(x, 0), its square, or a function of act.cuh
- *   clamp         min(max(x, -limit), limit)
- *   slice, join   copies columns
+ *   scale         y = `by` times x
+ *   act           y = max(x, 0), its square, or a function of act.cuh
+ *   clamp         y = min(max(x, -limit), limit)
+ *   slice, join   y consists of copied columns
  *
  * Results are computed in f32 and rounded once. x [N, W], y [N, S]: N tokens, W and S columns. y of
  * scale, act and clamp may be the same tensor as x. */

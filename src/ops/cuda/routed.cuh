@@ -14,9 +14,9 @@
  * element to the last, 16 per instruction. So the element does not depend on the other rows or
  * experts.
  *
- * With an activation, a tile has 64 columns of gate and 64 columns of up. A warp has 32 columns of
- * both, and the lane that holds an element of gate also holds the same element of up: y = act(gate)
- * up, rounded as in the op glu.
+ * With an activation, a tile has 64 columns of `gate` and 64 columns of `up`. A warp has 32 columns
+ * of both, and the lane that holds an element of `gate` also holds the same element of `up`. The
+ * lane computes y = act(gate) up, rounded as in the op glu.
  *
  * The dtype is bf16 or f16. Rows of x and of y begin at multiples of 16 bytes. */
 #ifndef OSH_ROUTED_CUH
@@ -181,7 +181,7 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
 }
 
 /* Computes the tiles that `tiles` lists. If `tiles` is NULL, computes all tiles of the routed_part
- * `one`:
+ * `one`. The result is:
  *
  *   without an activation   y = x W^T
  *   with an activation      y = act(x gate^T) (x up^T) */

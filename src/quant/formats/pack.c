@@ -1,4 +1,4 @@
-/* pack.c - implements pack-quantized: integers of 2 to 8 bits as a dense bit stream
+/* pack.c - implements pack-quantized, which stores integers of 2 to 8 bits as a dense bit stream
  * (compressed_tensors/compressors/pack_quantized).
  *
  *   weight_packed      I32 [O, ceil(I*b/32)]   each row is a stream: element i has the bits
@@ -6,7 +6,7 @@
  *   weight_scale       dtype of the original weight
  *   weight_shape       I64 [2] = {O, I}
  *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], one stream down each column;
- *                      strategies tensor and block: I8, not packed
+ *                      strategies `tensor` and `block`: I8, not packed
  *
  *   b = 3:  word 0 from bit 0: 000111222333...
  *           element 10 takes the bits 30 and 31 of word 0 and bit 0 of word 1

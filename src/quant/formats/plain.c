@@ -1,6 +1,6 @@
-/* plain.c - implements int-quantized, float-quantized and naive-quantized: one byte per weight
- * (compressed_tensors/compressors/naive_quantized/base.py). The three formats differ only in their
- * names.
+/* plain.c - implements int-quantized, float-quantized and naive-quantized
+ * (compressed_tensors/compressors/naive_quantized/base.py). These formats store each weight in one
+ * byte, and differ only in their names.
  *
  *   weight             I8 or F8_E4M3 [O, I]
  *   weight_scale       dtype of the original weight: [1], [O, 1], [O, G] or the grid of blocks

@@ -3,8 +3,11 @@
  *
  *   memoryless_minmax   range of the last sample
  *   static_minmax       smallest and largest value of all samples
- *   minmax              first sample: its range; later: rnd(rnd(old (1 - c)) + rnd(now c)),
- *                       c = averaging_constant; rnd rounds to the dtype of the values */
+ *   minmax              range of the first sample; each later sample changes both ends
+ *                       of the range from `old` to rnd(rnd(old (1 - c)) + rnd(now c)), where `now`
+ *                       is the end of the sample's range
+ *
+ * c is averaging_constant. rnd rounds to the dtype of the values. */
 #include "quant/observer.h"
 
 static void take_last(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)

@@ -57,9 +57,9 @@ static bool fp8_claims(const osh_source *s, const osh_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* The member `claims` of osh_source_type, for tensors that fp8_claims refuses. True for all FP8
- * tensors, and for scales (names in _scale_inv) whose weight is missing or is not FP8. bare_find
- * then accepts the tensors of experts, and fails for all others. */
+/* The member `claims` of osh_source_type, for tensors that fp8_claims refuses. True for each FP8
+ * tensor. Also true for each scale (its name ends in _scale_inv) whose weight is missing or is not
+ * FP8. bare_find then accepts the tensors of experts, and fails for all others. */
 static bool bare_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     int64_t i;

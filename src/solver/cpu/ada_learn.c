@@ -13,10 +13,10 @@
 #include <string.h>
 
 /* Numbers of arrays that a learner stores.
- * SIGN: arrays [O, ld] of AutoRound: v and its gradient.
- * ADAM: arrays [O, ld] of AdaRound and AdaQuant: v or the weight, the gradient, and Adam's two
- * moving averages.
- * SMALL: arrays [O, groups] of every method.
+ * SIGN: number of arrays [O, ld] of AutoRound (v and its gradient).
+ * ADAM: number of arrays [O, ld] of AdaRound and AdaQuant (v or the weight, the gradient, and
+ * Adam's two moving averages).
+ * SMALL: number of arrays [O, groups] of every method.
  * ld is I, rounded up to a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
 enum { SCRATCH = 6 }; // number of rows of ld floats in the scratch of one thread

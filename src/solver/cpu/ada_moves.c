@@ -1,6 +1,6 @@
-/* ada_moves.c - implements functions on one row for ada.c and ada_learn.c: scales of columns,
- * initial values of learned parameters, steps of scales, final codes. The vector loops are in
- * ada_rows.c. ada.c has the formulas. */
+/* ada_moves.c - computes parts of ada.c and ada_learn.c for one row: the scales of columns, the
+ * initial values of learned parameters, the steps of scales, and the final codes. The vector loops
+ * are in ada_rows.c. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -40,8 +40,8 @@ static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
 
 static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
 
-/* Returns the signed scale of group k. It follows from the shares a and b of AutoRound. Returns 0
- * if all weights of the group are 0. */
+/* Returns the signed scale of group k. It follows from the shares `a` and `b` of AutoRound. Returns
+ * 0 if all weights of the group are 0. */
 static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Returns the dot product of a and b. It adds 64 consecutive products in f32, and then these
+/* Returns the dot product of `a` and `b`. It adds 64 consecutive products in f32, and then these
  * partial sums in double. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {

@@ -100,8 +100,8 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* For each of the columns [j, j + wide): adds the errors of those columns of the block that come
- * before column j. Updates `at_once` columns at the same time. */
+/* Adds to each of the columns [j, j + wide) the errors of those columns of the block that are
+ * before column j. Updates `at_once` columns at a time. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {

@@ -18,7 +18,7 @@ typedef struct osh_panel {
     float *ne;           // output: negated errors, [n, rows]
     float *q;            // output: the codes as values of the grid, [n, rows]
     /* [n, rows]. An element is not 0 if the weight at this place must become 0. NULL: no weight
-     * must. */
+     * must become 0. */
     float *zeros;
     float *scale, *zero; // scales and zero points, [scale columns, rows]
     float *strip;        // scratch, [n, STRIP]

@@ -48,7 +48,7 @@ typedef struct osh_cu_tile {
     const bool *dead;       // true for columns whose input is always 0, [I]; NULL: there are none
     const float *h;         // [I, I]
     const float *values;    // value of the grid for each code, [256]
-    /* Each [n, I].
+    /* Each array is [n, I].
      * q: proposed codes, as values of the grid.
      * d: w^ - w.
      * g: (w^ - w) H of the accepted codes and scales.
