@@ -59,8 +59,9 @@ host=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
-# With layers as targets, target 'original' applies only to q, k and v of the layers after the
-# first, and a message says so. With Linears as targets, it applies to all modules.
+# If the sequential targets are layers, `target: original` of the recipe applies only to q, k and v
+# of the layers after the first, and a message says so. If the sequential targets are Linears, it
+# applies to all modules.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
