@@ -414,9 +414,9 @@ done:
     return rc;
 }
 
-/* Simulates all visits with the phases in p->schedule->visits and with this tier of values. Sets
- * the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own) to
- * the addresses of blocks; `ever` and `places` may be NULL. */
+/* Simulates all visits with the phases in p->schedule->visits and with values in the tier `tier`.
+ * Sets the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own)
+ * to the addresses of blocks; `ever` and `places` may be NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

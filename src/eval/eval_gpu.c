@@ -1,6 +1,6 @@
-/* eval_gpu.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
- * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
- * memory. All values of a batch are read before new values overwrite them. */
+/* eval_gpu.c - runs the passes of an evaluation on a GPU, and computes the scores there. Between
+ * subgraphs the values of a batch are stored in one block: on the GPU if all batches fit there,
+ * else in host memory. All values of a batch are read before new values overwrite them. */
 #include "eval/eval_gpu.h"
 
 #include <stdio.h>

@@ -120,8 +120,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches have any number of tokens. Only one shape of matrix multiplication is needed for each 256
- * tokens, not one for each batch. */
+/* The batches have different numbers of tokens. A new shape of matrix multiplication is allowed for
+ * each 256 tokens more, but not for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };

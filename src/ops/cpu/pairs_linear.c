@@ -76,8 +76,8 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to the sums y [n] of columns [col, col + n) of row `row`. Rounds the results to the
- * dtype of the output and stores them. */
+/* Adds the bias to y [n], which are the sums for row `row` and columns [col, col + n). Rounds the
+ * results to the dtype of the output and stores them. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
