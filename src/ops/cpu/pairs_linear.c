@@ -241,8 +241,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        /* Here the number of blocks of columns is a multiple of the number of threads. So a chunk
-         * can compute all rows of its block. */
+        /* Here the blocks of columns can be divided equally among the threads. So a chunk can
+         * compute all rows of its block. */
         j.rows = j.N;
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
