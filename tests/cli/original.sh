@@ -1,9 +1,9 @@
 # original.sh - tests the recipe key `target: original`, whose result must differ from that of
-# `target: quantized`. Tests that the output bytes do not depend on threads, batch, tier, budget or
-# kills. Also tests that they do not depend on rounds (passes that each collect some of the
-# Hessians) and segments (Linears whose weights are loaded together). A subgraph of these runs is a
-# decoder layer, a Linear, or several of them. Tests that values that are equal in both models are
-# stored once. Tests that a pipeline in which all inputs are those of the original model is refused.
+# `target: quantized`. The output bytes must not depend on threads, batch, tier, budget or kills.
+# They must also not depend on rounds (passes that each collect some of the Hessians) and segments
+# (Linears whose weights are loaded together). A subgraph of a run is a decoder layer, a Linear, or
+# several of them. Values that are equal in both models must be stored once. A pipeline in which all
+# inputs are those of the original model must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
