@@ -249,7 +249,7 @@ static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece 
 
 /* Finds the largest magnitude of each column in all weights that the fold multiplies by factors.
  * All these weights have f->n columns. Writes the results to the first row of `most` [threads,
- * f->n]. The other rows are scratch of the other threads. */
+ * f->n]. The other rows are scratch. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {

@@ -1,8 +1,7 @@
 /* attention.cu - computes attention. If osh_attention_is_fused is true for the dtype and the sizes
  * of the heads, attention_fused.cuh computes the attention. Otherwise this file computes it, in
- * chunks of queries. For a
- * chunk it computes the scores with all keys up to the last query of the chunk. Then it computes
- * the softmax of each row of scores in place, and the sum over v.
+ * chunks of queries. For a chunk, this file computes the scores with all keys up to the last query
+ * of the chunk. Then it computes the softmax of each row of scores in place, and the sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
