@@ -1,5 +1,5 @@
-/* kind.h - finds the kind of a weight from its name, its shape, and whether it has a bias. This
- * serves architectures without a template. */
+/* kind.h - finds the kind of a weight from its name and shape, and from the presence of a bias.
+ * This is used for architectures without a template. */
 #ifndef OSH_KIND_H
 #define OSH_KIND_H
 #include "io/checkpoint.h"
