@@ -110,9 +110,9 @@ ONESHOT_API const char *oneshot_version(void);
 
 /* The next functions run a job until it ends. `args` ends with an entry whose name is NULL; NULL:
  * no arguments. The functions read `args` only during the call.
- * They return ONESHOT_OK or a negative ONESHOT_E_... code. After a failure, oneshot_error returns
- * the message. They refuse the arguments `threads`, `log_level` and `progress`, because members of
- * oneshot_options replace them.
+ * The functions return ONESHOT_OK or a negative ONESHOT_E_... code. After a failure, oneshot_error
+ * returns the message. The functions refuse the arguments `threads`, `log_level` and `progress`,
+ * because members of oneshot_options replace them.
  * Before the first matrix multiplication of a process, a job sets two environment variables:
  * OPENBLAS_CORETYPE (from the argument `isa`) and OPENBLAS_NUM_THREADS (to 1).
  * oneshot_compress: after a failure, an interrupt or a kill, the same call continues the work.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bare-debian.sh - tests the committed tree (HEAD) in a bare Debian 12, which debootstrap makes. It
 # runs README's two commands there: scripts/quickstart.sh and scripts/test.sh. It then makes the
-# packages of docs/how-to/packages.md. Needs root and debootstrap; takes packages from the mirror of
-# this machine's apt.
+# packages of docs/how-to/packages.md. The script needs root and debootstrap, and takes packages
+# from the mirror of this machine's apt.
 #
 # Usage: scripts/bare-debian.sh [-R REGEX] [DIR]
 #   -R REGEX         build everything, but run only the tests whose names match (ctest -R)

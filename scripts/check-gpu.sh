@@ -244,9 +244,9 @@ compress_wide() {
 host_threads() { # leaves some processors to the steps that run at the same time
     case " ${flags[*]-} " in *" --threads "*) ;; *) flags+=(--threads $(($(nproc) > 4 ? $(nproc) - 4 : 1))) ;; esac
 }
-# Makes the synthetic models for which other steps wait. Also compresses the wide layer on the host.
-# The wide layer has the widths of Llama-3-8B. Its samples have different lengths and begin with an
-# outlier. Runs at the same time as the steps.
+# Makes the synthetic models. Runs at the same time as the other steps; a step that needs a model
+# waits for it. Also compresses the wide layer on the host. The wide layer has the widths of
+# Llama-3-8B. Its samples have different lengths and begin with an outlier.
 step_prepare() {
     local what wanted=" $steps "
     trap 'touch "$work/prepare.end"' EXIT

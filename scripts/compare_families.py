@@ -34,8 +34,9 @@ import proofs
 from tiny_families import AUTO, FAMILIES, TWICE, calibration, make, nibbles, recipe, reload, tensors
 
 # Intended differences from LLM Compressor: the reason, and the modules that stay dense. All other
-# tensors must be equal, and the output must load. The reason UNREAD means: vLLM has no parameters
-# for codes of the listed modules. LLM Compressor's output has such codes, so vLLM cannot load it.
+# tensors must be equal, and the output must load. The reason UNREAD means that vLLM has no
+# parameters for codes of the listed modules. LLM Compressor's output has such codes, so vLLM cannot
+# load it.
 UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# fuzz.sh - fuzzes every target in turn, one process at a time, for MINUTES in all; needs clang.
-# Findings are written to build/fuzz/found/<target>. After a fix, the finding becomes a file of
-# tests/fuzz/corpus/<target>.
+# fuzz.sh - fuzzes all targets, one after the other, for MINUTES minutes in total. The script needs
+# clang. Findings are written to build/fuzz/found/<target>. After a fix, the finding becomes a file
+# of tests/fuzz/corpus/<target>.
 #
-#   fuzz.sh MINUTES [TARGET...]      e.g. fuzz.sh 30 recipe index; without targets all of them
+#   fuzz.sh MINUTES [TARGET...]      fuzzes all targets, or only those that are named
+#   fuzz.sh 30 recipe index          fuzzes the targets `recipe` and `index` for 30 minutes
 #
 # OSH_FUZZ_SLICE is the time of one target in seconds (default 60) before the next target runs.
 # OSH_FUZZ_BUILD names another build directory. build/fuzz/minutes.txt has the minutes so far.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # install-deps.sh - installs the Debian 12 packages for building and testing; does nothing if all
 # are installed.
-# Usage: install-deps.sh [--browser]     --browser: also chromium (100 MB), for the test of the HTML
-#                                        report
+# Usage: install-deps.sh [--browser]     --browser: also installs chromium (100 MB) for the test of
+#                                        the HTML report
 set -euo pipefail
 
 packages=(

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # linearity.sh - measures how the time of GPTQ on random weights depends on three numbers: samples,
-# layers, and tokens of a sample. For each number, prints the straight line that fits the times
-# best, and the distances of the times from this line.
+# layers, and tokens of a sample. For each of these numbers, prints the straight line that fits the
+# times best, and the distances of the times from this line.
 #
 # Usage: scripts/linearity.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
-#   --samples "8 16 32 64"   --layers "2 4 8 16"   --tokens "128 256 512 1024"   the sizes
-#   --at "16 4 512"      samples, layers and tokens; two of them are used while the third changes
+#   --samples "8 16 32 64"           numbers of samples to measure
+#   --layers "2 4 8 16"              numbers of layers to measure
+#   --tokens "128 256 512 1024"      numbers of tokens of a sample to measure
+#   --at "16 4 512"      samples, layers and tokens; two of them are fixed while the third changes
 #   --shape "..."        sizes of a layer, as arguments of make_model (default: those of
 #                        SmolLM2-135M)
-#   --runs N             3: number of runs; the shortest time counts
+#   --runs N             number of runs (default: 3); the shortest time counts
 # Takes 4 minutes on two cores with AVX2. Do not use the machine during the run.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

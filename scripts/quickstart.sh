@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# quickstart.sh - installs missing packages, builds the preset "release", and compresses the small
+# quickstart.sh - installs missing packages and builds the preset "release". Compresses the small
 # model of the repository by rounding to nearest and by GPTQ. Prints a table with the sizes and
 # perplexities of the model and of the outputs. Then prints commands to try next. Prints the
 # compiler's output only if the build fails.

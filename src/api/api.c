@@ -429,9 +429,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     }
     /* If the job has both a measurement and a choice of schemes, compress_measured fails below. */
     bool both = measured && chosen;
-    /* With opt->eval, this also reads the data, and fails if the output could not be evaluated
-     * later. If this is the only reason for the call, the memory of the choice and of the
-     * measurement is not predicted. */
+    /* osh_others_find also predicts the memory of the choice and of the measurement, if `all` is
+     * true. With opt->eval, it reads the data, and fails if the output could not be evaluated
+     * later. */
     bool all = opt->host_memory > 0 || opt->sample;
     if (opt->model && opt->output && !both && (all || opt->eval))
         OSH_TRY(osh_others_find(cx, &o, opt, all && chosen, all && measured));

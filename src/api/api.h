@@ -1,7 +1,7 @@
-/* api.h - declares the commands as functions. A job reports through its context (base/base.h):
- * messages, log, progress (osh_progress_tell), profile (base/profile.h). Text results are passed to
- * the callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the directory for a
- * name. */
+/* api.h - declares the commands as functions. A job reports messages, log, progress
+ * (osh_progress_tell) and profile (base/profile.h) through its context (base/base.h). Text results
+ * are passed to the callback `sink`. A model is a directory; osh_hub_model (hub/hub.h) finds the
+ * directory for a name. */
 #ifndef OSH_API_H
 #define OSH_API_H
 #include "base/profile.h"

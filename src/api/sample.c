@@ -97,9 +97,10 @@ static const char *sample_text(const cJSON *o, const char *key)
     return cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-/* Makes the answers and writes them to the reports. The page is written before the JSON, so if the
- * JSON has the answers, the page has them, too. Sets made[0] and made[1] (own) to the answers.
- * `json` has the n bytes of the file `path`. */
+/* Makes the answers of source and output, and writes them to the two reports. The HTML report is
+ * written before the JSON report. So if the JSON report has the answers, the HTML report has them,
+ * too. Sets made[0] and made[1] (own) to the answers. `json` [n] is the text of the JSON report,
+ * and `path` is its file. */
 static osh_status answers_make(osh_ctx *cx, char *made[2], const osh_options *opt, const char *path,
                               const char *json, size_t n)
 {

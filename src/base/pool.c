@@ -37,8 +37,8 @@ struct osh_pool {
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    /* Number of the current job (one osh_parallel_for). The number is raised after the members of
-     * the job are set. A worker executes each job once. */
+    /* Number of the current job (one call of osh_parallel_for). The number is raised after the
+     * members of the job are set. A worker executes each job once. */
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;

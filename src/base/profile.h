@@ -3,7 +3,7 @@
  *
  * The file has the records of AMD Quark's profiler (quark.common.profiler): a list memory_usage
  * with a "<stage> Start" and a "<stage> End" item for each scope, then the summary as top-level
- * keys. An item is one write(2), so the file is valid YAML at any moment. */
+ * keys. Each item is written by one write(2), so the file is valid YAML at any moment. */
 #ifndef OSH_PROFILE_H
 #define OSH_PROFILE_H
 #include "base/base.h"

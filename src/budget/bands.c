@@ -176,8 +176,9 @@ int64_t osh_stream_copy_stays(void) { return (int64_t)osh_mem_gross(OSH_BAND_ITE
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* The limit is the larger of two numbers: SMALL, and FEW times the bytes of the largest Linear.
-     * But it is at most the number of threads times the bytes of the largest Linear. */
+    /* The result is the larger of two numbers: SMALL, and FEW times the bytes of the largest
+     * Linear. But the result is at most the number of threads times the bytes of the largest
+     * Linear. */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }

@@ -30,8 +30,8 @@ typedef struct osh_device_peaks osh_device_peaks;
 typedef struct osh_trials osh_trials; // results of earlier simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
-    /* True if values for the second look of two-pass observers (schedule/looks.h) are stored as
-     * F16. This changes the output. */
+    /* True if the values that two-pass observers read a second time (schedule/looks.h) are stored
+     * as F16. This changes the output. */
     bool looks_f16;
     int64_t n_kept;      // only for tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that prefetch values from the disk

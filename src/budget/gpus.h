@@ -1,5 +1,5 @@
-/* gpus.h - lists the GPU models for which a run can be planned on a machine without a GPU. Also
- * estimates the time of the run. */
+/* gpus.h - lists the GPU models for which oneshot can plan a run on a machine without a GPU. Also
+ * estimates the time that the run would take on a GPU of such a model. */
 #ifndef OSH_GPUS_H
 #define OSH_GPUS_H
 #include "budget/cost.h"

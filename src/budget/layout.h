@@ -50,9 +50,9 @@ size_t osh_places_bytes(const osh_places *l);
 /* True if the plan has an address for the block (kind, index) in this part of the visit. */
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
-/* Makes the arena of p's GPU allocate its next block at a planned address: the address of the block
- * (kind, index) in the part `way` of the visit. If the plan has no such address, uses the address
- * for another part of the visit. */
+/* Makes the arena of p's GPU allocate its next block at the address that is planned for the block
+ * (kind, index). The plan may have an address for each part of the visit. Uses the address for the
+ * part `way`, or for another part if there is none. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 /* Makes the arena choose the addresses of later blocks. */

@@ -154,10 +154,10 @@ done:
     return rc;
 }
 
-/* Corrects *least, a prediction of the smallest budget. On entry, it is the largest of the visits'
+/* Corrects *least, the predicted smallest budget. On entry, *least is the largest of the visits'
  * smallest peaks (device bytes if `device` is true, else host bytes). If phases can be chosen so
- * that no visit exceeds *least, the prediction stays. Otherwise sets *least to `same`, the smallest
- * peak if all visits have the same phases. */
+ * that no visit exceeds *least, *least does not change. Otherwise sets *least to `same`, the
+ * smallest peak of a run in which all visits have the same phases. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {

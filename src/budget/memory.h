@@ -1,9 +1,9 @@
 /* memory.h - counts the bytes of memory, disk and transfers that a plan needs, and chooses how the
  * plan keeps its budgets.
  *
- * All numbers of bytes include the overhead of the allocator (osh_mem_gross). Device bytes are
- * those of weights, Hessians, the current batch and scratch. On the CPU back end, the device bytes
- * are a part of the host bytes. Host bytes are all anonymous memory of the process.
+ * All numbers of bytes include the overhead of the allocator (osh_mem_gross). Device bytes count
+ * weights, Hessians, the current batch and scratch. On the CPU back end, the device bytes are a
+ * part of the host bytes. Host bytes count all anonymous memory of the process.
  * docs/explanation/memory.md describes how memory is counted. */
 #ifndef OSH_MEMORY_H
 #define OSH_MEMORY_H

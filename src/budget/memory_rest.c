@@ -194,7 +194,7 @@ static bool stream_fits(const osh_budget *p, int threads, const osh_peaks *b, os
 }
 
 /* Chooses the number of threads of a stream. Then chooses the number of bands that the stream keeps
- * in memory between its two passes. It tries all bands of the largest set of Linears that share a
+ * in memory between its two passes. Tries all bands of the largest set of Linears that share a
  * global scale, and then fewer, in steps of 1/16. */
 static void stream_choose(osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {

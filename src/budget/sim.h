@@ -118,8 +118,8 @@ size_t *osh_sim_hook(const osh_sim *s, int value);
 /* Returns the number of bytes of the values that the visit keeps for the second pass of two-pass
  * observers (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* If values for two-pass observers are stored as F16, returns the number of bytes of the F16 copy
- * of one batch. This copy exists while the batch is stored. Otherwise returns 0. */
+/* Returns the number of bytes of the F16 copy of one batch, which exists while the batch is stored.
+ * Returns 0 if values for two-pass observers are not stored as F16. */
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
 /* Returns the number of bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);

@@ -37,9 +37,9 @@ static int compare_lengths(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Sets s->by_sample to the largest sizes of the batches that run sample by sample, and s->whole to
- * the largest sizes of all other batches. The sizes are the number of tokens, the number of tokens
- * that run at the same time, and the length of the longest sample. */
+/* Finds the largest sizes of batches. Sets s->by_sample to those of the batches that run sample by
+ * sample, and s->whole to those of the other batches. The sizes are the number of tokens, the
+ * number of tokens that run at the same time, and the length of the longest sample. */
 static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
@@ -130,8 +130,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Counts the bytes of the sums for the input of Linear l, and the bytes that are needed to add a
- * batch to these sums. */
+/* Counts the bytes of the sums for the input of Linear l. Also counts the bytes that are needed to
+ * add a batch to these sums. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -414,9 +414,9 @@ done:
     return rc;
 }
 
-/* Simulates all visits with the phases in p->schedule->visits and with this tier of values. Sets
- * the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own) to
- * the addresses of blocks; `ever` and `places` may be NULL. */
+/* Simulates all visits with the phases in p->schedule->visits and with values in the tier `tier`.
+ * Sets the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own)
+ * to the addresses of blocks; `ever` and `places` may be NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

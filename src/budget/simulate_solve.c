@@ -297,9 +297,9 @@ static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
     sim_note_apart(s, results + run + pack + (int64_t)osh_apart_bytes(w->most), 0);
 }
 
-/* Counts the bytes of the calls in the window `w`, which a GPU solves together. A resumed run may
- * put other calls into a window, but not more calls. If the Hessian of a call cannot be factored,
- * the call is solved alone while the others wait. The count also covers this case. */
+/* Counts the bytes of the calls in the window `w`. A GPU solves these calls together. A resumed run
+ * may put other calls into a window, but not more calls. If the Hessian of a call cannot be
+ * factored, the call is solved alone while the others wait. The count also covers this case. */
 static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -318,9 +318,10 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU may solve together. Must be called before any solve is
- * simulated, because the number of statistics in memory is largest before the first solve. At that
- * time the order of the calls is not known: it depends on the visit's member `apart`. */
+/* Counts the bytes of the windows. A window is a set of calls that a GPU may solve together. Must
+ * be called before any solve is simulated, because the number of statistics in memory is largest
+ * before the first solve. At that time the order of the calls is not known, because it depends on
+ * the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;

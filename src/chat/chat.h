@@ -1,6 +1,6 @@
 /* chat.h - renders a row of a data set as text. A conversation is rendered with the model's chat
- * template, as by transformers' apply_chat_template(messages, tokenize=False). Any row can be
- * rendered with a template of the user. */
+ * template. The result is that of transformers' apply_chat_template(messages, tokenize=False). Any
+ * row can be rendered with a template of the user. */
 #ifndef OSH_CHAT_H
 #define OSH_CHAT_H
 #include "chat/jinja.h"

@@ -180,7 +180,7 @@ static void text_append(osh_jrun *r, osh_buf *b, osh_jv s)
 }
 
 /* True if s has a line end other than \n. Python splits lines at such line ends too, but the filter
- * indent joins lines with \n. */
+ * `indent` joins lines with \n. */
 static bool has_other_lines(osh_jrun *r, osh_jv s)
 {
     static const char *const ends[] = {"\r",   "\v",       "\f",           "\x1c",        "\x1d",

@@ -336,7 +336,8 @@ typedef struct osh_jbuiltin {
 } osh_jbuiltin;
 /* True if v is an argument that the call gave. */
 bool osh_jarg_given(osh_jv v);
-/* Return the filter, test or global function with this name, or NULL if there is none. */
+/* Each function returns the filter, test or global function with this name, or NULL if there is
+ * none. */
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);
 const osh_jbuiltin *osh_jtest_find(osh_jv name);
 const osh_jbuiltin *osh_jglobal_find(osh_jv name);

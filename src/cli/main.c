@@ -1,5 +1,6 @@
-/* main.c - is the program `oneshot`: runs commands with flags from tables. Exit codes: 0 success, 1
- * failure, 2 wrong usage. Results go to stdout, everything else to stderr. */
+/* main.c - implements the program `oneshot`. Tables define its commands and their flags. The exit
+ * code is 0 after success, 1 after a failure, and 2 after wrong usage. Results go to stdout, and
+ * all other text goes to stderr. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

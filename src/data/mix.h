@@ -31,7 +31,7 @@ typedef struct osh_mix {
 
 typedef struct osh_mix_texts {                            // texts of the user; all are views
     const osh_strs *sets;                                 // data sets, such as "b.jsonl:0.3"
-    /* views; each list has one item for all data sets, or one item for each */
+    /* views; each list has one item for all data sets, or one item for each data set */
     const osh_strs *splits, *text_column, *text_template;
 } osh_mix_texts;
 

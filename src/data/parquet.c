@@ -31,7 +31,7 @@ struct osh_parquet {
     int64_t n_rows;         // rows of all row groups that were appended so far
     osh_buf *to;            // view
     size_t row;             // position in `to` of the current row
-    bool left_out;          // true: the last value is left out: JSON cannot express it
+    bool left_out;          // true: the last value is left out, because JSON cannot express it
 };
 
 /* ---- columns ---- */

@@ -19,8 +19,8 @@ void osh_shape_free(osh_ctx *cx, osh_shape *s);
  * ended. */
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
-/* Returns the kind of a data file by its name: "parquet", "jsonl", "json", "csv" or "txt". Ignores
- * .zst or .gz at the end of the name, except for a .parquet. Returns NULL for any other name. */
+/* Returns the kind of a data file by its name: "parquet", "jsonl", "json", "csv" or "txt". For all
+ * kinds except "parquet", the name may also end in .zst or .gz. Returns NULL for any other name. */
 const char *osh_data_kind(const char *path);
 bool osh_data_is_columns(const char *path); // true for .arrow, which is not supported
 #endif

@@ -1,7 +1,7 @@
 /* thrift.c - reads Thrift's compact protocol.
  *
  *   struct   fields, then a byte 0
- *   field    a byte (id - last id) << 4 | type; if the difference is 0, an integer is the id
+ *   field    a byte (id - last id) << 4 | type; if the difference is 0, the id follows as integer
  *   integer  zigzag, 7 bits in each byte, the lowest bits first; the last byte is below 128
  *   list     a byte n << 4 | type; if n is 15, the number of items follows
  *   binary   number of bytes, then the bytes */

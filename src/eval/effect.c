@@ -7,7 +7,7 @@
  *   subgraph 1                                     └─ ...
  *
  * "clean" are the values of the unchanged model. The weights of a subgraph are read once for the
- * clean values and all copies, and once more for each unit in the subgraph. */
+ * clean values and all copies. They are read once more for each unit in the subgraph. */
 #include "eval/effect.h"
 
 #include <string.h>

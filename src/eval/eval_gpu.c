@@ -1,6 +1,6 @@
-/* eval_gpu.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
- * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
- * memory. All values of a batch are read before new values overwrite them. */
+/* eval_gpu.c - runs the passes of an evaluation on a GPU, and computes the scores there. Between
+ * subgraphs the values of a batch are stored in one block: on the GPU if all batches fit there,
+ * else in host memory. All values of a batch are read before new values overwrite them. */
 #include "eval/eval_gpu.h"
 
 #include <stdio.h>
@@ -316,7 +316,7 @@ done:
 void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c)
 {
     if (!c) return;
-    // before the device is closed, because this ends the thread that copies weights to it
+    // the device must still be open, because this ends the thread that copies weights to it
     osh_eval_weights_free(cx, c->weights);
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_gpu; b++)

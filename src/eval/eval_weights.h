@@ -1,10 +1,10 @@
-/* eval_weights.h - loads the weights of an evaluation on a GPU, step by step: the subgraphs of the
- * reference model, the subgraphs of the model, the heads of both. The weights are in one block of
- * the GPU's memory. If the block has room for two steps, the weights of the next step are read and
- * copied while the GPU works on the current step.
+/* eval_weights.h - loads the weights of an evaluation on a GPU, step by step. A step is a subgraph
+ * of the reference model, a subgraph of the model, or the heads of both. The weights are in one
+ * block of the GPU's memory. If the block has room for two steps, the weights of the next step are
+ * read and copied while the GPU works on the current step.
  *
  *   | step 2 ──►      free      ◄── step 3 |    even steps from the front, odd steps from the end
- */
+ * */
 #ifndef OSH_EVAL_WEIGHTS_H
 #define OSH_EVAL_WEIGHTS_H
 #include "eval/forward.h"

@@ -32,7 +32,7 @@ typedef struct osh_forward {
     /* Input ids of the model; NULL: those of the data set. */
     int32_t *ids;        // own [tokens of the data set]
     /* Time at which the whole job began. The rate in tokens per second is computed from it. 0: the
-     * job is one osh_forward_run, which then sets the time. */
+     * job is one call of osh_forward_run, which then sets the time. */
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;

@@ -22,7 +22,8 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
 /* Sets *peak to an upper bound of the host bytes that osh_gradients_run allocates, with the
  * allocator's overhead. */
 osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *s);
-/* Sets gradients.outputs of all Linears of the plan to care[o] of the formula above. If
- * gradients.inputs of a Linear is not NULL, sets it to the same measure for the Linear's input. */
+/* Sets gradients.outputs of all Linears of the plan to care [O], whose formula is at the top of
+ * this file. If gradients.inputs of a Linear is not NULL, sets it to the same measure for the
+ * Linear's input. */
 osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr);
 #endif

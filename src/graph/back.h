@@ -48,7 +48,7 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
  * gradient is NULL if the loss does not depend on its value. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
-/* Computes an upper bound of the host bytes of osh_back_run and of the values of its batch, with
+/* Computes an upper bound of the host bytes of osh_back_run, including the values of its batch and
  * the allocator's overhead. The batch has n_tokens tokens in any number of samples. leaves [values
  * of g]: true for values whose gradients the caller passes to osh_back_run. */
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,

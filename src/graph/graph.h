@@ -105,8 +105,8 @@ typedef struct osh_graph {
     /* own: prefixes that layers (inner) and the head (outer) have in the checkpoint */
     char *inner, *outer;
     char *loaded; // own: prefix that layers have in transformers; NULL: the prefix is the same
-    /* [nodes] joined[i]: index of the last node that must be in one subgraph with node i. A caller
-     * may set this array. NULL: any two nodes may be in different subgraphs. */
+    /* [nodes]: joined[i] is the index of the last node that must be in the same subgraph as node i.
+     * A caller may set this array. NULL: any two nodes may be in different subgraphs. */
     int *joined; // own
 } osh_graph;
 

@@ -1,5 +1,5 @@
-/* kind.h - finds the kind of a weight from its name, its shape, and whether it has a bias. This
- * serves architectures without a template. */
+/* kind.h - finds the kind of a weight from its name and shape, and from the presence of a bias.
+ * This is used for architectures without a template. */
 #ifndef OSH_KIND_H
 #define OSH_KIND_H
 #include "io/checkpoint.h"
@@ -34,9 +34,9 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
 bool osh_catalogue_has(const osh_hf_config *c, const char *name, size_t n);
 /* A module outside of decoder blocks may have different names in transformers and in the
  * checkpoint. Returns a part that both names have, and sets *n to its length. Callers make a regex
- * of this part. The part is "lm_head" for any head, "vision_tower" for a module of a vision tower,
- * and otherwise the last two parts of the name. Returns NULL for modules in decoder blocks, whose
- * names are equal. */
+ * of this part. The part is "lm_head" for any head, and "vision_tower" for a module of a vision
+ * tower. For any other module it is the last two parts of the name. Returns NULL for modules in
+ * decoder blocks, whose names are equal. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* True if the name contains the number of a decoder block, such as "model.layers.3.mlp.gate".
  * Modules of towers (for images or sound) do not count. */

@@ -42,9 +42,9 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates the rows {"count", "is", "before"} and {"find", "is", "number"} of a template. The
- * value of "count" or "find" is the key of a list of words in config.json. The value of "is" is a
- * word, or a list of words. An item of the list in config.json is a hit if it equals one of these
+/* Evaluates a row {"count", "is", "before"} or {"find", "is", "number"} of a template. The value of
+ * "count" or "find" is a key of config.json, whose value is a list of words. The value of "is" is a
+ * word, or a list of words. A hit is an item of the list in config.json that equals one of these
  * words. With "count", *out is the number of hits before item `before`. With "find", *out is the
  * index of hit `number`, counted from 0. */
 osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,

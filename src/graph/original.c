@@ -15,7 +15,7 @@
 typedef struct doubling {
     bool *nodes, *values;  // own: true if the node or value exists twice in the new graph
     /* New index of each node of the old graph. If a node exists twice, this is the index of its
-     * quantized copy. The copy for the original model has the index before it. */
+     * quantized copy. The index before this one belongs to the copy for the original model. */
     int *moved;            // view
     /* New index of each value of the old graph. If a value exists twice, this is the index of the
      * quantized value. The value of the original model has the next index. */

@@ -28,9 +28,8 @@ typedef struct osh_ckpt_virtual {
     bool kept;      // true: computed from stored tensors that the output copies
     /* index of the stored tensor with the same name; -1: no stored tensor has this name */
     int64_t stored;
-    /* This tensor is computed from stored tensors. These are the indices of the first and the last
-     * shard that contain one of them. If last_shard < first_shard, this tensor is computed from no
-     * stored tensor. */
+    /* Indices of the first and the last shard with a stored tensor from which this tensor is
+     * computed. If last_shard < first_shard, this tensor is computed from no stored tensor. */
     int first_shard, last_shard;
 } osh_ckpt_virtual;
 

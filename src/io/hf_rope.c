@@ -91,9 +91,9 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
-/* Returns the parameters of layers of type `type`. `types` has an object for each type. In some
- * families the name of this object is not `type`, but the value of `type` in r->family->keys. In
- * these families, `types` may also be the parameters of full attention themselves. */
+/* Returns the object with the rope parameters of layers of type `type`. `types` has such an object
+ * for each type. In some families, the name of the object is not `type`, but the value of `type` in
+ * r->family->keys. In these families, `types` may instead be the object for full attention. */
 static const cJSON *type_dict(const reader *r, const cJSON *types, const char *type)
 {
     const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->family->keys, type));

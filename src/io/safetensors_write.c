@@ -108,8 +108,8 @@ done:
     return rc;
 }
 
-/* Appends the whole header. Computes the size of the header first and reserves this size, because a
- * buffer that grows step by step can need three times as much memory. */
+/* Appends the whole header. Computes the size of the header first, and reserves this size. A buffer
+ * that grows step by step can need three times as much memory. */
 static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;

@@ -192,9 +192,9 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a new tensor and gathers rows in it: the rows of kind k (osh_block.rows) of n samples. The
- * samples are order[first] to order[first + n - 1]. l->offsets contains the first row of each
- * sample. The caller owns *out. */
+/* Makes a new tensor from the rows of kind k (osh_block.rows) of n samples. The samples are
+ * order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. The
+ * caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {

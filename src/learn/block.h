@@ -74,7 +74,7 @@ typedef struct osh_block {
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED
- * and the name of a module whose op has none. */
+ * if an op has none; the message names a module with such an op. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
 /* Computes an upper bound of the host bytes that osh_block_learn needs besides the weights. The
  * bytes include the allocator's overhead. Reads only O, I, group and rule.kind of args. */

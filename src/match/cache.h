@@ -54,8 +54,8 @@ typedef struct osh_ranged { // a graph value whose range the run observes (run/r
     /* One observer for each scale of the value (member `heads` of osh_linear). NULL after the
      * scales are computed. */
     osh_act_observer *heads; // own
-    /* Smallest and largest element of the value in each sample (osh_stat_sample_ranges). NULL if
-     * these numbers are on the GPU, or after the observers have read them. */
+    /* Smallest and largest element of the value in each sample (osh_stat_sample_ranges). NULL while
+     * these numbers are on the GPU, and after the observers have read them. */
     osh_tensor *rows; // own [2, samples * heads]
 } osh_ranged;
 #endif

@@ -1,6 +1,6 @@
-/* globals.c - finds the largest magnitudes of weights and computes global scales from them. A
- * global scale is a second scale of a weight, which the format NVFP4 needs. quant/fusion.h decides
- * which modules share a global scale. */
+/* globals.c - finds the largest magnitudes of weights and computes global scales from them. The
+ * format NVFP4 needs a global scale as a second scale of each weight. quant/fusion.h decides which
+ * modules share a global scale. */
 #include "match/globals.h"
 
 #include <string.h>

@@ -35,9 +35,8 @@ static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
     return common;
 }
 
-/* Fails because the number of columns of Linear l is not a multiple of the group size of its
- * scheme. The message lists the group sizes that divide the columns of all modules with this
- * scheme. */
+/* Fails because the group size of the scheme of Linear l does not divide the number of columns of
+ * l. The message lists the group sizes that divide the columns of all modules with this scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;

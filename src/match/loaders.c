@@ -400,7 +400,7 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
         out = NULL;
     } else if (fault || table.l) {
         const char *why = fault ? fault : table.transformers ? NULL : "does not load embeddings";
-        *end = 0; // who becomes the text about vLLM
+        *end = 0; // `who` becomes the text about vLLM
         out = osh_sprintf(cx, "%s; %s%s%s", table.vllm ? who : "vLLM 0.32 does not load embeddings",
                           why ? "transformers 5.17 " : end + 2, why ? why : "",
                           fault ? " experts" : "");

@@ -19,9 +19,9 @@ osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
 /* If the module keeps its codes, returns the index in p->schemes of its config group, which
  * osh_only_schemes has inserted. Otherwise returns -1. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
-/* Replaces the targets of each group of the recipe by the names of the group's modules, because
- * groups of the source may have the same targets. names [n]: names of all modules. which[i]: index
- * of the group of module names[i]. */
+/* Replaces the targets of each group of the recipe by the names of the group's modules. (Groups of
+ * the source may have the same targets.) names [n]: names of all modules. which[i]: index of the
+ * group of module names[i]. */
 osh_status osh_only_name(osh_ctx *cx, osh_matching *p, const char *const *names, const int *which,
                          int64_t n);
 /* Warns about patterns of --only that match no module. */

@@ -10,10 +10,10 @@ static inline bool osh_padding_asked(const osh_options *o)
 {
     return o->indivisible && !strcmp(o->indivisible, "pad");
 }
-/* Finds the sizes of MLPs that must grow, so that the group size divides the columns of all
- * Linears. Adds zeros to the tensors of the source, changes the sizes in its config, and builds the
- * graph again. *padded: set to false if no size must grow. Must be called before any tensor is read
- * or changed. */
+/* Finds which sizes of MLPs must grow so that the group size divides the columns of all Linears.
+ * Adds zeros to the tensors of the source, changes the sizes in its config, and builds the graph
+ * again. *padded: set to false if no size must grow. Must be called before any tensor is read or
+ * changed. */
 osh_status osh_plan_padding(osh_ctx *cx, bool *padded, osh_inputs *in);
 /* Appends a text such as "intermediate_size 176 to 192" for each size that grows, separated by
  * commas. Then appends the number of tensors that get zeros. */

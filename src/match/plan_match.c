@@ -283,8 +283,8 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
-/* Like near_module. But if `text` is "lm_head", and the head of this model has a different name,
- * returns the name of the head. */
+/* Works like near_module. But if `text` is "lm_head", and the head of this model has a different
+ * name, returns the name of the head. */
 static const char *near_ignored(osh_near *near, char room[240], const char *text,
                                 const osh_matching *p, const osh_plan_modules *cs)
 {

@@ -80,8 +80,8 @@ WIDE_FN void exp_below(__m512 *x, int n)
     }
 }
 
-/* Rounds x to BF16. If x is NaN, its low 16 bits must be 0, as in a NaN that was widened from BF16
- * or that an instruction made from numbers. */
+/* Rounds x to BF16. If x is NaN, its low 16 bits must be 0. This is so if the NaN was widened from
+ * BF16, or if an instruction made it from numbers. */
 WIDE_FN __m512 nearest_bf16(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x),

@@ -55,8 +55,8 @@ static double sum_of_rows(const double *x, int64_t n)
     return sum;
 }
 
-/* If the output of the Linear has a mean squared error above m->adjust[0] after rounding to
- * nearest, sets the learning rate to m->adjust[1] (key lr_adjust). */
+/* Applies the key lr_adjust. If rounding to nearest gives the output of the Linear a mean squared
+ * error above m->adjust[0], sets the learning rate to m->adjust[1]. */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;

@@ -313,10 +313,10 @@ done:
     return rc;
 }
 
-/* Jobs of one input. The columns of a job are solved in one of two orders. Only jobs with one of
- * these orders are solved; the other jobs are skipped.
- * ordered true: jobs with the order of the descending diagonal of H are solved.
- * ordered false: jobs with the order of the checkpoint are solved. */
+/* Jobs of one input. The columns of a job are solved in one of two orders. The solve handles only
+ * the jobs with one of these orders, and skips the others.
+ * ordered true: it solves jobs with the order of the descending diagonal of H.
+ * ordered false: it solves jobs with the order of the checkpoint. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;

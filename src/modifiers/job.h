@@ -91,8 +91,8 @@ struct osh_linear_job { // one Linear to quantize or prune
      * there is no Hessian. */
     double objective;
     /* Result: the value that the objective would have if the target were rounded to nearest with
-     * the scales before any search. If the weight has 128 rows or more, this value is estimated
-     * from some of the rows (solver/gptq_solve.h). Negative: unknown. */
+     * the scales that it has before any search of scales. If the weight has 128 rows or more, this
+     * value is estimated from some of the rows (solver/gptq_solve.h). Negative: unknown. */
     double nearest;
     /* Result: the objective after each step. Empty if the solve has only one step. */
     osh_losses losses;
@@ -131,7 +131,7 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
  * finished jobs are taken in order: a finished job stays in memory until all earlier jobs are
  * finished. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
-/* True if each Linear is solved on one thread, because all are small and there are enough. all:
+/* True if there are enough Linears, and all are small enough, to solve each on one thread. all:
  * number of weights of all Linears together. largest: number of weights of the largest Linear. */
 bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }

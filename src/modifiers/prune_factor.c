@@ -31,7 +31,7 @@ osh_status osh_prune_factor_fill(osh_ctx *cx, osh_prune_factor *f, osh_tensor *h
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
     const osh_gptq_column *column = osh_gptq_column_of(h->device);
-    float *diag = NULL; // own: [I] first the diagonal of H, then that of the damped H
+    float *diag = NULL; // own [I]: diagonal of H, later of the damped H
     osh_op_args a = {.out = {h}};
     *f = (osh_prune_factor){0};
     OSH_NEW(cx, f->dead, I);

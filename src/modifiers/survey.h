@@ -7,9 +7,9 @@
 
 /* Turns the quantizer m into a survey. Its arguments and schemes do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
-/* Sets *out to the scheme s, changed to candidate number k. Candidates that are numbers of bits
- * come first, in ascending order, then named schemes. The strings of *out are views of s. Returns
- * false if k is too large. */
+/* Sets *out to the scheme s, changed to candidate number k. The first candidates are numbers of
+ * bits, in ascending order. The other candidates are named schemes. The strings of *out are views
+ * of s. Returns false if k is too large. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
 /* True if two candidates may round inputs in different ways. */
 bool osh_survey_of_inputs(const osh_modifier *m);

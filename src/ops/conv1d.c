@@ -54,8 +54,8 @@ typedef struct conv_job {
 } conv_job;
 
 /* Returns a pointer to channel c of row `row` of x. If only the next tokens of a sample are
- * computed (osh_op_past), the rows of earlier tokens are in the state [K - 1, C] and have negative
- * numbers. */
+ * computed (osh_op_past), the rows of earlier tokens have negative numbers. These rows are in the
+ * state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];

@@ -58,8 +58,9 @@ void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_att
  * gradients of the two gates. */
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], const float in[4],
                           const osh_delta_rule_attr *at);
-/* Backward pass of `f(x) = by * x / sqrt(x x + 1e-6)`, which scales x [n] to the length `by`. Adds
- * the gradient of x to dx. d: the gradient of f(x). Does nothing if dx is NULL. */
+/* Computes the backward pass of `f(x) = by * x / sqrt(x x + 1e-6)`, which scales x [n] to the
+ * length `by`. Adds the gradient of x to dx. d: the gradient of f(x). Does nothing if dx is
+ * NULL. */
 void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by);
 
 /* Declares the kernel of ssm_scan, its gradient, and the sizes of its scratch and state, as in

@@ -265,9 +265,9 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Called after the rename to the final name. If another process put its own directory at e->partial
- * just before the rename, that directory now has the final name. In this case the function renames
- * the directory back and fails. */
+/* Must be called after the rename to the final name. If another process put its own directory at
+ * e->partial just before the rename, that directory now has the final name. In this case the
+ * function renames the directory back and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

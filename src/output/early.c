@@ -28,7 +28,7 @@ struct osh_early {
     /* Own [most]: indices of output tensors, in the order in which they were written. */
     int64_t *queue;
     /* n: number of tensors that were added to the queue so far.
-     * next: number of tensors that the thread has taken from the queue.
+     * next: number of tensors that the thread of early checks has taken from the queue.
      * most: largest possible number of tensors in the queue. */
     int64_t n, next, most;
     int64_t waiting; // number of bytes of the queued tensors that the thread has not taken yet

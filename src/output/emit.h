@@ -27,8 +27,8 @@ typedef struct osh_emitter osh_emitter;
  * failure. */
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
 /* Fails if an input is inside a directory that a run with this output replaces or deletes. Inputs
- * are the model, recipe, data, template, log, profile and scratch directory of the options. Called
- * before anything is written. */
+ * are the model, recipe, data, template, log, profile and scratch directory of the options. Must be
+ * called before anything is written. */
 osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 /* Continues with the partial directory of an earlier run with the same identity, or begins a new
  * one. Sets results [linears] from the journal. If the final directory already is the output of

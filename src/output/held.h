@@ -21,9 +21,9 @@ typedef struct osh_held_band {
     int slot; // index of the slot in which the band stays after the search; -1: it does not stay
 } osh_held_band;
 
-/* Prepares the search. ids [n]: output tensors in the order in which they are written; copied
- * tensors are ignored. The largest magnitudes are stored in g, which must outlive *out. *out
- * becomes NULL if nothing must be searched. */
+/* Prepares the search for largest magnitudes. ids [n]: output tensors in the order in which they
+ * are written; copied tensors are ignored. The magnitudes are stored in g, which must outlive *out.
+ * *out becomes NULL if nothing must be searched. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
 /* Frees h and its slots. Accepts NULL. */

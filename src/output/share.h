@@ -26,7 +26,7 @@ typedef struct osh_sharing { // callback on rank 0 for each Linear that another 
 /* Called from time to time while tensors are written. Rank 0 takes the records that have arrived
  * from other ranks. The other ranks send their records. */
 osh_status osh_emit_exchange(osh_ctx *cx, osh_emitter *e, const osh_sharing *s);
-/* Called by each rank when it has written its files. On rank 0 it returns when the records of all
- * ranks are taken. */
+/* Each rank calls this function after it has written its files. On rank 0 the function returns when
+ * the records of all ranks are taken. */
 osh_status osh_emit_exchange_all(osh_ctx *cx, osh_emitter *e, const osh_sharing *s);
 #endif

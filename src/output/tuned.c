@@ -1,5 +1,5 @@
-/* tuned.c - writes the file of tuned tensors, and copies these tensors to the shards. The layouts
- * of the file and of two records of the journal, in little-endian order:
+/* tuned.c - writes the file of tuned tensors, and copies these tensors to the shards. The file and
+ * two records of the journal have these layouts, in little-endian order:
  *
  *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*
  *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,

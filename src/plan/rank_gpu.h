@@ -6,8 +6,8 @@
 #include "gpu/gpu.h"
 #include "ranks/ranks.h"
 
-/* Sets *ordinal to the GPU of this rank among the GPUs that this process may use. Those ranks of a
- * node that see the same GPUs use them in turn. If each rank sees only one GPU, as with
+/* Sets *ordinal to the GPU of this rank among the GPUs that this process may use. Ranks of a node
+ * that see the same GPUs take them in turn. If each rank sees only one GPU, as with
  * srun --gpus-per-task, *ordinal is 0. *ordinal does not change if this process has no GPU, or if
  * `text`, the value of --device, has a GPU number. */
 osh_status osh_rank_gpu(osh_ctx *cx, int *ordinal, osh_ranks *r, const osh_device_kind *k,

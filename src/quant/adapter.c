@@ -1,7 +1,8 @@
 /* adapter.c - opens a LoRA adapter of PEFT and finds the weights that the adapter changes.
  *
  *   base_model.model.X.lora_A.weight [r, I]         with lora_B.weight [O, r]: update of X.weight
- *   base_model.model.X.lora_embedding_A [r, V]      with lora_embedding_B [D, r]: of an embedding
+ *   base_model.model.X.lora_embedding_A [r, V]      with lora_embedding_B [D, r]: update of the
+ *                                                   embedding X
  *   base_model.model.X.base_layer.weight            the weight to which the update is added
  *   base_model.model.X.base_layer.bias              replaces X.bias
  *   base_model.model.Y                              replaces the tensor Y (modules_to_save, bias)

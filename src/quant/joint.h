@@ -7,7 +7,7 @@
 /* True if vLLM can load the experts of gpt-oss in this scheme and format. It loads only packed
  * symmetric integers. */
 bool osh_q_joint_loads(const osh_q_scheme *s, const osh_format *f);
-/* True if vLLM 0.32 loads an embedding in this scheme and format. It has a method for packed
+/* True if vLLM 0.32 loads an embedding in this scheme and format. vLLM has a method for packed
  * integers only (CompressedTensorsEmbeddingWNA16Int). */
 bool osh_q_vllm_embeds(const osh_q_scheme *s, const osh_format *f);
 /* True if transformers 5.17 loads an embedding in this scheme and format. When transformers makes

@@ -177,8 +177,8 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
 /* True if a config group of c quantizes the inputs of attention. */
 bool osh_q_config_queries(const osh_q_config *c);
 /* Checks the arguments of kv_cache_scheme, or of a config group for attention. They must be static,
- * and have 8 bits and the strategy tensor or attn_head. Sets strategy tensor if no strategy is
- * set. */
+ * and have 8 bits and the strategy `tensor` or `attn_head`. Sets the strategy to `tensor` if there
+ * is no strategy. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description of the arguments to b, such as "weights 4-bit integer, a scale for each
  * group of 128". `of` is its first word ("weights"). Appends nothing if a->present is false. */

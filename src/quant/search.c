@@ -272,7 +272,7 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Sums the errors of a chunk of values. Only used with strategy tensor. A chunk is one block
+/* Sums the errors of a chunk of values. Used only for the strategy `tensor`. A chunk is one block
  * (block_groups). The last chunk may be smaller. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -31,9 +31,9 @@ typedef struct osh_source_type {
     // Frees `state`, which is not NULL.
     void (*close)(osh_ctx *cx, void *state);
     /* True if tensor e belongs to a quantized module. Sets *n: the first *n bytes of the tensor's
-     * name are the name of the module. The function must return true for every kind of tensor that
-     * only quantized modules have. The reason is that a module must be found even if some of its
-     * tensors are missing, so that the missing tensors are reported as an error. */
+     * name are the name of the module. A module must be found even if some of its tensors are
+     * missing, because the missing tensors are reported as an error. So the function must return
+     * true for every kind of tensor that only quantized modules have. */
     bool (*claims)(const osh_source *s, const osh_entry *e, size_t *n);
     // Finds and checks the stored tensors of module q, for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);

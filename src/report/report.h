@@ -28,8 +28,8 @@ typedef struct osh_report {
 osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r);
 /* Frees all members of r. */
 void osh_report_deinit(osh_ctx *cx, osh_report *r);
-/* Writes the report as JSON, item by item, because the JSON of 20,000 modules takes 10 MB. A
- * callback for osh_file_write_by; `report` points to an osh_report. */
+/* Writes the report `report` (an osh_report) as JSON. Writes it item by item, because the JSON of
+ * 20,000 modules takes 10 MB. This function is a callback for osh_file_write_by. */
 osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f);
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
 #endif

@@ -26,8 +26,8 @@ struct osh_experts {
     bool known;
     const char **dropped; // own [n_dropped]: names of the removed tensors; the strings are views
     int n_dropped;
-    /* For each virtual tensor of a router: the source tensor, and the list of its rows that are
-     * kept. (A virtual tensor is computed when it is read.) */
+    /* For each virtual tensor of a router: the source tensor, and the list of the rows of this
+     * source tensor that are kept. (A virtual tensor is computed when it is read.) */
     struct osh_kept_rows *rows; // own
 };
 /* Removes experts from the checkpoint of `in`: the experts that the recipe names. Needs in->recipe

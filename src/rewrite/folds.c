@@ -195,7 +195,7 @@ static bool passes_to_one(const osh_rewrites *p, osh_found *f, int module)
 /* Infers mappings. A norm is a smooth layer if only Linears read its output. This must be true for
  * all norms with the same last part of the name, in all layers. For example, a router reads the
  * output of a norm before experts, so norms with this name are not used in any layer. LLM
- * Compressor does the same: one factor for all experts does more harm than good. */
+ * Compressor does the same, because one factor for all experts does more harm than good. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, osh_found *f)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* manifest.h - lists the tensors of the output (name, dtype, shape, file and offset), and finds the
- * fate of every source tensor (quantized, copied or changed). */
+/* manifest.h - lists the tensors of the output with name, dtype, shape, file and offset. Also finds
+ * the fate of every source tensor: quantized, copied or changed. */
 #ifndef OSH_MANIFEST_H
 #define OSH_MANIFEST_H
 #include "rewrite/rewrites.h"

@@ -279,8 +279,8 @@ done:
 }
 
 /* If the head shares the weight of the embedding, gives the head a weight of its own, under the
- * head's name. If the source has a tensor for the head although its config ties the head, that
- * tensor becomes the weight of the head and is written to the output. */
+ * head's name. A source may have a tensor for the head although its config ties the head. Then that
+ * tensor becomes the weight of the head, and is written to the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of the whole block
  * (learn/block.h), instead of solving each Linear. If a killed run has written only some Linears of
- * a block, the resumed run learns all Linears of the block again, with equal results. */
+ * a block, the resumed run learns all Linears of the block again. The results are equal. */
 #include <string.h>
 
 #include "schedule/blocks.h"

@@ -247,9 +247,9 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* The fold multiplies some weights by factors. All these weights have f->n columns. Finds the
- * largest magnitude of each column in all these weights. Writes the results to the first row of
- * `most` [threads, f->n]. The other rows are for the results of the threads. */
+/* Finds the largest magnitude of each column in all weights that the fold multiplies by factors.
+ * All these weights have f->n columns. Writes the results to the first row of `most` [threads,
+ * f->n]. The other rows are scratch. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {

@@ -7,7 +7,7 @@
 #include "budget/budget.h"
 #include "store/activations.h"
 
-/* Adds random rows to the activation store `a`, for the values that are computed before the range
- * *r and are read in *r or later. */
+/* Adds random rows to the activation store `a`. The rows are for the values that are computed
+ * before the range *r and are read in *r or later. */
 osh_status osh_made_up(osh_ctx *cx, osh_acts *a, const osh_budget *p, const osh_range *r);
 #endif

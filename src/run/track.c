@@ -149,7 +149,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     pace_forget_done(r);
     double left = osh_pace_work(&r->pace),
            later = traversals_work(r, s->traversal + 1, s->n_traversals);
-    /* this is the first traversal of this process: an earlier process has done those before it */
+    /* this is the first traversal of this process; an earlier process has done the previous ones */
     if (!r->traversed) pace_set_before(r, whole + later, left + later);
     r->traversed = true;
     for (int t = s->traversal + 1; t < s->n_traversals; t++)

@@ -18,7 +18,7 @@ typedef struct osh_pass { // decisions about the passes over one subgraph
     /* true if a pass computes the outputs of the subgraph, because a later subgraph is observed */
     bool propagate;
     /* True if the pass that observes also computes the outputs of the subgraph. This is possible if
-     * later subgraphs need no outputs of changed weights. */
+     * later subgraphs need no outputs that are computed with changed weights. */
     bool merged;
     bool same;      // true if the inputs and the observed values are the same in the original model
     bool fold;      // true if the first pass computes factors that are folded into weights

@@ -1,6 +1,6 @@
-/* steps.c - stores the steps of a visit compactly. The sets of values of all steps are in one
- * array, each as a list of indices. The flags of nodes of all steps are in another array.
- * osh_steps_at writes the sets of one step into arrays with an entry for each value of the graph.
+/* steps.c - stores the steps of a visit compactly. One array has the sets of values of all steps,
+ * each set as a list of indices. Another array has the node flags of all steps. osh_steps_at writes
+ * the sets of one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
  *   values   the sets `in`, `out`, `consume`, `values` of step 0 | those of step 1 | ...

@@ -48,7 +48,7 @@ typedef struct osh_gptq_solve_args {
     osh_dtype dq_dtype;   // dtype to which q - zp and (q - zp) scale are rounded
     double *loss;         // output for each row, [O]: sum over the columns of err^2 / 2
     /* True: a weight that is 0 in w gets the code of 0, even if errors of other columns have
-     * changed it. Not supported on a device. */
+     * changed it. This is not supported on a device. */
     bool keep_zeros;
     /* True: computes only the loss of rounding to nearest, and writes no codes. Only rows for which
      * osh_gptq_judges is true are computed. Not supported on a device. */

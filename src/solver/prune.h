@@ -64,8 +64,8 @@ osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O,
 /* Returns the number of bytes of scratch of osh_prune_rows. */
 size_t osh_prune_rows_bytes(int64_t I, int n_threads);
 /* Sets the `floor(O * I * sparsity)` weights with the smallest magnitudes to 0, in place. Other
- * weights with the largest of these magnitudes become 0, too. But they stay if they are more than
- * an eighth of all weights, or if no weight would remain. */
+ * weights with the largest of these magnitudes become 0, too. But these other weights stay if they
+ * are more than an eighth of all weights, or if no weight would remain. */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
 /* Returns the largest of the k smallest costs (k from 1) of the n weights of a block. The weights

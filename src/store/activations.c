@@ -21,8 +21,8 @@ typedef struct slot { // storage of all samples of one value
     bool live;
     /* own [samples]: memory of each sample; NULL: samples are not stored one by one in memory */
     void **blocks;
-    /* Used for tier device with a device, and for kept samples on any tier. rows[s] is the tensor
-     * of the batch that begins with sample s. All other elements are NULL. */
+    /* Used if there is a device and the tier is device, and in every tier for kept samples. rows[s]
+     * is the tensor of the batch that begins with sample s. All other elements are NULL. */
     osh_tensor **rows; // own [samples]
     /* Used for tier host with a device. batches[s] is the block of the batch that begins with
      * sample s. All other elements are NULL. */

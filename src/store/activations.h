@@ -112,9 +112,9 @@ bool osh_acts_has(const osh_acts *a, int value);
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value);
 /* For tier disk: syncs the file of a value, so that its samples survive a loss of power. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
-/* Looks for the file of a value that an earlier process of this run has stored in stage `stage`,
- * and checks every sample of it. If the file is complete, sets *found to true and adds the value to
- * the store. Otherwise sets *found to false. */
+/* An earlier process of this run may have stored the value in stage `stage`. Looks for the file of
+ * this value, and checks every sample in the file. If the file is complete, sets *found to true and
+ * adds the value to the store. Otherwise sets *found to false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
 /* Both functions return how many bytes, with the allocator's overhead, a buffer needs to have room
  * for any sample of any value. osh_acts_frame_bytes is for a compressed sample, and

@@ -47,8 +47,8 @@ void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 /* Closes the file of a value on the host and on the GPU. */
 void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
 /* Returns how many bytes the file of a value has. If in_blocks is true, the file has all samples in
- * the layout with blocks. Otherwise it has the samples from `first` on in the layout without
- * blocks, and they are not compressed. */
+ * the layout with blocks. Otherwise the file has the uncompressed samples from `first` on, in the
+ * layout without blocks. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 /* returns the dtype in which samples of the value are stored */

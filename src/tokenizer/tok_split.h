@@ -17,7 +17,7 @@ typedef osh_status (*osh_match_fn)(osh_ctx *cx, const osh_tok_step *st, const os
  * (osh_split_kind). invert: the gaps between matches count as matches. */
 osh_status osh_tok_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_split_kind kind,
                        bool invert, osh_match_fn next_match);
-/* Keeps the last n bytes of the text until more text is read. They become the beginning of a new
- * piece, whose members `first` and `cont` are those of `begin`. No piece is open any more. */
+/* Keeps the last n bytes of the text until more text is read. These bytes become the beginning of a
+ * new piece, whose members `first` and `cont` are those of `begin`. No piece is open any more. */
 void osh_tok_leave(osh_tok_work *w, osh_tok_piece begin, size_t n);
 #endif

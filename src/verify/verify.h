@@ -109,7 +109,7 @@ osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, cons
 /* verify_direction.c: compares a pruned and quantized weight with the source's weight, if the mask
  * depends on calibration data. */
 typedef struct osh_direction_row { // sums over the elements of a row with w != 0 and dq != 0
-    int64_t n, same;          // number of elements; `same`: those where w and dq have the same sign
+    int64_t n, same;          // n: all elements; same: elements whose w and dq have equal signs
     double sum, abs;          // sum of sign(w) dq; sum of |w|
     double dot, square;       // sum of w dq; sum of w^2
     double error;             // sum of (dq - w)^2

@@ -1,8 +1,8 @@
-# awq.sh - tests AWQ before rounding and before GPTQ, in one traversal. The output bytes do not
-# depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify accepts
-# the changed tensors. The KL divergence of the output from the source is smaller with AWQ than
-# without AWQ. Mappings may be lists of pairs or of dicts. Impossible mappings are refused. Mappings
-# that LLM Compressor skips are skipped.
+# awq.sh - tests AWQ before rounding and before GPTQ, in one traversal. Tests that the output bytes
+# do not depend on threads, batch, tier, budget or a kill. Tests that the predicted memory is
+# enough, and that verify accepts the changed tensors. Tests that the KL divergence of the output
+# from the source is smaller with AWQ than without AWQ. Mappings may be lists of pairs or of dicts.
+# Impossible mappings must be refused. Mappings that LLM Compressor skips must be skipped.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

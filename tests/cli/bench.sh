@@ -1,6 +1,6 @@
-# bench.sh - runs oneshot bench, with text and JSON output. All rates are positive. scripts/bench.sh
-# compares oneshot with other programs, and prints its tables even if there are no other programs.
-# scripts/quality-table.sh prints one row for each method of each program.
+# bench.sh - tests oneshot bench with text and JSON output; all rates must be positive. Tests that
+# scripts/bench.sh prints its tables even if the programs that it compares with oneshot are missing.
+# Tests that scripts/quality-table.sh prints one row for each method of each program.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.01 --dir . >text

@@ -1,7 +1,8 @@
-# blocks.sh - tests AutoRound with one block (a decoder layer) as unit. The output bytes do not
-# depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
-# fault. Learning makes the error of each quantized layer's output smaller than in the first step.
-# If a block cannot be learned, each of its Linears is learned alone, or the job is refused.
+# blocks.sh - tests AutoRound with one block (a decoder layer) as unit. Tests that the output bytes
+# do not depend on threads, batch, tier, budget or a kill. Tests that the predicted memory is
+# enough, and that verify finds no fault. In the last step of learning, the error of each quantized
+# layer's output must be smaller than in the first step. If a block cannot be learned, each of its
+# Linears must be learned alone, or the job must be refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,6 +1,6 @@
-# broken_sources.sh - tests faults in quantized sources, for every format of codes. Every command
-# refuses a source in which a tensor is missing. A wrong dtype or shape is refused, too. Scales that
-# are not finite are refused when they are read.
+# broken_sources.sh - tests faults in quantized sources, for every format of codes. Tests that every
+# command refuses a source in which a tensor is missing or has a wrong dtype or shape. Tests that
+# scales that are not finite are refused when they are read.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl

@@ -1,7 +1,8 @@
 # calib_cache.sh - tests observers that read values twice. Between the two passes the values are
-# kept in memory, kept on the disk, compressed, or computed again (--calib-cache). The output bytes
-# do not depend on this option, on the pipeline, tier, batch, budget or a kill. `auto` chooses the
-# fastest option that the budgets allow. All files of the cache are removed.
+# kept in memory, kept on the disk, compressed, or computed again (--calib-cache). Tests that the
+# output bytes do not depend on this option, on the pipeline, tier, batch, budget or a kill. Also
+# tests that `auto` chooses the fastest option that the budgets allow, and that all files of the
+# cache are removed.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

@@ -57,8 +57,8 @@ check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 missing from the template'
 
-# --logits compares the logits of the program with a file. Tests a file of the program's own logits,
-# a file with one changed logit, and files of other formats.
+# Tests --logits, which compares the logits of the program with those of a file. The tested files
+# have the program's own logits, one changed logit, or a wrong format.
 "$OSH_TOOLS/make_model" f32 hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 f32=1 samples=1 tokens=8
 "$OSH_TOOLS/logits" f32 5,7,9,11,13 raw
 logits() { # arguments: file, dtype of ids, tokens, vocabulary, number that is added to logit 600

@@ -1,5 +1,5 @@
-# data_files.sh - tests data files. The same rows give the same output as .jsonl, .json, .csv and
-# .parquet. The files may be compressed. An error names the missing file.
+# data_files.sh - tests data files. Tests that the same rows give the same output as .jsonl, .json,
+# .csv and .parquet, and as compressed files. Tests that an error names a missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

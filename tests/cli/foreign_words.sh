@@ -38,7 +38,7 @@ for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A
     ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
 done
 
-# Hints name flags and pages. All of them exist.
+# All flags and pages that the hints name must exist.
 words=$OSH_SOURCE_DIR/src/base/foreign.c
 grep -v '"lm_eval\|TASKS "\|lm_eval --model hf' "$words" | grep -oE -- '--[a-z][a-z-]+' | sort -u >flags
 for command in "" generate; do "$ONESHOT" help all $command; done >all

@@ -1,6 +1,7 @@
-# hub_cache.sh - uses a model by its Hub name, without a network. The model is in a cache with the
-# layout of huggingface_hub. The output bytes are the same as from the model's directory. A path is
-# never used as a Hub name. Errors name the files that the cache lacks.
+# hub_cache.sh - tests a model in a cache with the layout of huggingface_hub, without a network. The
+# command has the Hub name of the model. Tests that the output bytes are the same as from the
+# model's directory. Tests that a path is never used as a Hub name, and that errors name the files
+# that the cache lacks.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 commit=0123456789abcdef0123456789abcdef01234567

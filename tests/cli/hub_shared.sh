@@ -1,6 +1,7 @@
-# hub_shared.sh - tests downloads into a shared cache. If a download is killed at any file, its
-# snapshot does not count as complete. Downloads with and without links may run at the same time.
-# The program never writes through a link to another file. It replaces wrong blobs.
+# hub_shared.sh - tests downloads into a shared cache. Tests that the snapshot of a download that
+# was killed at any file does not count as complete. Tests that downloads with and without links can
+# run at the same time, that the program never writes through a link to another file, and that it
+# replaces wrong blobs.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || exit 77

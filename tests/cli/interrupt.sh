@@ -1,8 +1,8 @@
-# interrupt.sh - sends SIGTERM in each phase of a run and to each command. The program prints a
-# message, begins no later phase, and exits with 1. After the signal it uses less than a second of
-# processor time. The same command then continues and gives the same bytes. The signal is sent at a
-# record of the profile or at a read, so that it arrives in the intended phase. The program must not
-# wait for a call that never returns.
+# interrupt.sh - sends SIGTERM in each phase of a run and to each command. The program must print a
+# message, begin no later phase, and exit with 1. After the signal it must use less than a second of
+# processor time. The same command must then continue and give the same bytes. The signal is sent at
+# a record of the profile or at a read, so that it arrives in the intended phase. The program must
+# not wait for a call that never returns.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

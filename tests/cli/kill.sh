@@ -1,7 +1,7 @@
-# kill.sh - disturbs runs. Tests kill -9 at calls that change the disk, and kill -9, SIGTERM and
-# SIGINT at random moments. Also tests a disk that fails or is full, and a journal that is cut or
-# changed. The same command then gives the files of an undisturbed run. At least KILLS runs (a
-# variable; 50 by default) must be ended by kill -9.
+# kill.sh - tests runs that are disturbed: the same command must then make the files of an
+# undisturbed run. The disturbances are kill -9 at calls that change the disk; kill -9, SIGTERM and
+# SIGINT at random moments; a disk that fails or is full; and a journal that is cut or changed. At
+# least KILLS runs (a variable; 50 by default) must be ended by kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64

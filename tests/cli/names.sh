@@ -11,8 +11,8 @@ evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233\342\200\256\342\200
 _proj.weight"
 "$OSH_TOOLS/st_edit" m index
 shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
-# argument: a file. The file must have no control characters (also of C1) except newlines, and no
-# bidirectional or invisible characters
+# argument: a file. The file must have no control characters (C0 or C1) except newlines, and no
+# bidirectional or invisible characters.
 clean() {
     local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
     if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi

@@ -1,9 +1,9 @@
-# original.sh - tests target 'original'. The result differs from that of target 'quantized'. The
-# output bytes do not depend on threads, batch, tier, budget or kills. They also do not depend on
-# rounds (passes that each collect some of the Hessians) and segments (Linears whose weights are
-# loaded together). A subgraph is a decoder layer, a Linear, or several of them. Values that are
-# equal in both models are stored once. A pipeline in which all inputs are those of the original
-# model is refused.
+# original.sh - tests the recipe key `target: original`, whose result must differ from that of
+# `target: quantized`. The output bytes must not depend on threads, batch, tier, budget or kills.
+# They must also not depend on rounds (passes that each collect some of the Hessians) and segments
+# (Linears whose weights are loaded together). A subgraph of a run is a decoder layer, a Linear, or
+# several of them. Values that are equal in both models must be stored once. A pipeline in which all
+# inputs are those of the original model must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -59,8 +59,9 @@ host=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
-# With layers as targets, target 'original' applies only to q, k and v of the layers after the
-# first, and a message says so. With Linears as targets, it applies to all modules.
+# If the sequential targets are layers, `target: original` of the recipe applies only to q, k and v
+# of the layers after the first, and a message says so. If the sequential targets are Linears, it
+# applies to all modules.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"

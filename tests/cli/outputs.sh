@@ -1,6 +1,7 @@
-# outputs.sh - tests output_activations. The scales equal those of LLM Compressor on the same
-# samples, in batches of one sample. The output bytes do not depend on threads, batch, budget,
-# pipeline or a kill. eval rounds the outputs of Linears. verify finds impossible scales.
+# outputs.sh - tests output_activations. Tests that the scales equal those of LLM Compressor on the
+# same samples, in batches of one sample. Tests that the output bytes do not depend on threads,
+# batch, budget, pipeline or a kill. Tests that eval rounds the outputs of Linears, and that verify
+# finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json

@@ -1,4 +1,5 @@
-# plan.sh - `oneshot plan` describes the run. Plan and run report the same errors.
+# plan.sh - tests that `oneshot plan` describes the run, and that plan and run report the same
+# errors.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

@@ -1,6 +1,6 @@
-# python.sh - tests packaging/python without a wheel. Recipes as objects, dicts, lists and text give
-# the same plan. Messages name the part of the recipe as the caller wrote it. Also tests the
-# progress bar and the notebook.
+# python.sh - tests packaging/python without a wheel. Tests that recipes as objects, dicts, lists
+# and text give the same plan, and that messages name the part of the recipe as the caller wrote it.
+# Also tests the progress bar and the notebook.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }

@@ -1,5 +1,5 @@
-# ranks_measures.sh - runs jobs under mpirun that do measurements or surveys. Samples and units are
-# divided among ranks. The recipe and the files are the same as with one process.
+# ranks_measures.sh - runs jobs under mpirun that do measurements or surveys, and divide samples and
+# units among ranks. Tests that the recipe and the files are the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

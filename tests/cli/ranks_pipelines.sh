@@ -1,5 +1,6 @@
 # ranks_pipelines.sh - runs `--pipeline basic`, `--pipeline independent` and learned rounding under
-# mpirun. Samples and solves are divided among ranks. The files are the same as with one process.
+# mpirun. Tests that samples and solves are divided among ranks, and that the files are the same as
+# with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

@@ -1,6 +1,6 @@
-# ranks_times.sh - checks the times of a job under mpirun. The report has the times of each rank.
-# The log names a slow rank. `plan --json` has the bytes that ranks send each other for each
-# subgraph.
+# ranks_times.sh - tests the times of a job under mpirun. The report must have the times of each
+# rank, and the log must name a slow rank. `plan --json` must have the bytes that ranks send each
+# other for each subgraph.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }

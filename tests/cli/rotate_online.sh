@@ -1,7 +1,7 @@
 # rotate_online.sh - tests rotations that are computed in each forward pass: R3 and R4 of
-# SpinQuantModifier, and QuIPModifier. Calibration, eval and verify apply them. The output bytes do
-# not depend on threads, batch, targets and a kill. If transform_config is removed, the predictions
-# of the model are noise.
+# SpinQuantModifier, and QuIPModifier. Calibration, eval and verify must apply these rotations. The
+# output bytes must not depend on threads, batch, targets and a kill. If transform_config is
+# removed, the predictions of the output must be noise.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

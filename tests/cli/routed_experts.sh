@@ -1,7 +1,8 @@
 # routed_experts.sh - tests --moe-calibrate-all-experts false, which calibrates each expert with the
-# tokens that the router sends to it. The output bytes do not depend on threads, batch and budgets.
-# An expert without tokens is rounded to nearest, and a message names the expert. A router of zeros
-# sends all tokens to the first experts.
+# tokens that the router sends to it. Tests that the output bytes do not depend on threads, batch
+# and budgets. Tests that an expert without tokens is rounded to nearest, and that a message names
+# the expert. The test makes such experts with a router of zeros, which sends all tokens to the
+# first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 fail() { echo "$*"; exit 1; }

@@ -1,8 +1,9 @@
 /* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
  *
  * If the bytes are refused, there must be a message. If they are accepted, the test prints the
- * schemes as a config, and reads this config. If it is printed again, it must have the same bytes.
- * The search for the schemes that vLLM finds must not run endlessly. */
+ * schemes as a config, reads this config, and prints its schemes again. The second print must have
+ * the same bytes as the first. The search for the schemes that vLLM finds must not run
+ * endlessly. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 

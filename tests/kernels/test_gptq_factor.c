@@ -331,8 +331,9 @@ static void test_factors_together(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
-        /* room 0 to 2: see several_factor; 3: one call for each matrix. With room 1 and 2 the same
-         * kernels run with less memory, so a check of addresses skips them. */
+        /* For `room` 0 to 2, see several_factor. With 3, each matrix has a call of its own. With 1
+         * and 2, the same kernels run with less memory, so a check of addresses skips these
+         * cases. */
         for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 3 : 1) {
             several x;
             several_open(cx, &x, sizes[i], (int)i % TOGETHER);

@@ -2,8 +2,8 @@
  * Each row of `cases` is one shape.
  *
  * Guard bytes must not change. A batch must give the same bytes as its samples alone, and three
- * threads the same bytes as one. Each attribute must have an effect: the result without the
- * attribute must differ. */
+ * threads must give the same bytes as one. Each attribute must have an effect: the result without
+ * the attribute must differ. */
 #include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"

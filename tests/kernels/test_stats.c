@@ -473,8 +473,8 @@ static osh_status gpu_run_vocab(fixture *f, const osh_op *op, const osh_op_args 
     if (has) gpu_take(f->one, NULL, &bias);
     return rc;
 }
-/* Runs nll on the GPU. The result must be near `want`. Every order of the threads must give the
- * same bytes, and so must each sample alone. */
+/* Runs nll on the GPU. The result must be near `want`. Its bytes must depend neither on the order
+ * of the threads nor on the other samples of the batch. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 {
     const osh_op *op = &osh_op_nll;

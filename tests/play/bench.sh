@@ -44,8 +44,9 @@ grep -Eq '^bf16 products .* attention [0-9.e-]+ TFLOP/s, copies' table
 grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table
-# Runs a model with experts. Checks the class and the shapes of the experts, and the arguments of
-# the peer. An unknown model after --like is refused.
+# Runs a model with experts. Checks the class and the shapes of the experts, and the arguments with
+# which the script runs the compared program (--peer-python). An unknown model after --like is
+# refused.
 sed -i 's/--hidden 128 --intermediate 256/--hidden 128 --intermediate 128 --heads 4 --kv 2 --head-dim 32 --experts 4 --topk 2 /' peer
 ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out experts --layers "1 2" --samples 2 --tokens 32 \
     --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \

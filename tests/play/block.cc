@@ -36,8 +36,8 @@ struct thread {
     std::vector<async_copy> copies; // pending copies, in the order of the calls
 };
 
-/* A warp. Lanes that meet exchange data in slots. There are two sets of slots: lanes that already
- * run again may fill the second set while other lanes still read the first. */
+/* A warp. Lanes exchange data in slots when they meet. There are two sets of slots: lanes that
+ * already run again may fill the second set while other lanes still read the first. */
 struct warp {
     osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;

@@ -1,6 +1,6 @@
-# faults.sh - tests a lost GPU, missing memory, a killed run, and a weight that is not finite. The
-# message names the failure and its position. Finished work is kept. The same command then gives the
-# files of an undisturbed run.
+# faults.sh - tests a lost GPU, missing memory, a killed run, and a weight that is not finite. Tests
+# that the message names the failure and its position, that finished work is kept, and that the same
+# command then makes the files of an undisturbed run.
 set -euo pipefail
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=3 tokens=32

@@ -1,9 +1,9 @@
 # pruning.sh - runs SparseGPT, Wanda and magnitude pruning on the emulated GPU. Also runs the
-# observer imatrix_mse, which needs the statistic of Wanda. Almost all zeros are those of the host.
-# Some zeros differ, because attention rounds at other steps on a GPU, so the inputs of later
-# Linears differ. The output bytes do not depend on the order of the GPU's threads, on batches,
-# tiers, budgets or a kill. The smallest --device-memory of the plan is enough, and the memory is
-# predicted. GPTQ after pruning gives errors near the host's.
+# observer imatrix_mse, which needs the statistic of Wanda. Almost all zeros must be those of the
+# host. Some zeros differ, because attention on a GPU rounds at other steps, which changes the
+# inputs of later Linears. The output bytes must not depend on the order of the GPU's threads, on
+# batches, tiers, budgets or a kill. The smallest --device-memory of the plan must be enough, and
+# the memory must be predicted. GPTQ after pruning must give errors near the host's.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0

@@ -1,6 +1,7 @@
-# quality.sh - runs --quality best on the emulated GPU. The losses are near the host's, and no loss
-# is raised. The output bytes do not depend on the order of the threads. The arena uses at most the
-# planned bytes. GPTQ and `--quality best` with NVFP4 and MX give results near the host's.
+# quality.sh - tests --quality best on the emulated GPU. Tests that the losses are near the host's,
+# and that no step raises a loss. Tests that the output bytes do not depend on the order of the
+# threads, and that the arena uses at most the planned bytes. Also tests that GPTQ and `--quality
+# best` with NVFP4 and MX give results near the host's.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0

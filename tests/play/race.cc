@@ -88,8 +88,8 @@ static inline void look(const access &a, unsigned bytes, bool on_gpu, uintptr_t 
 }
 
 /* Records and checks an access to some bytes of the word at p. If a thread repeats its last access,
- * the second one is not checked: an access of another thread since the first one was checked when
- * it happened. */
+ * the repetition is not checked. Any access of another thread since then was checked when it
+ * happened. */
 static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_gpu)
 {
     word *w = word_of(p);

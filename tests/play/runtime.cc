@@ -343,7 +343,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return cudaSuccess;
 }
 
-/* Maps n bytes of NaN at c: private mappings of one small file. So only pages of GPU memory that
+/* Maps n bytes of NaN at c, as private mappings of one small file. So only pages of GPU memory that
  * are written use memory and time. */
 static bool map_nan(char *c, size_t n)
 {

@@ -61,10 +61,11 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     return out;
 }
 
-/* Every fourth token is an outlier in two channels. One of them is 1.25 times the other, so H of
- * these channels is singular. The diagonal of a real H has 14,336 elements. Damping adds 0.01 times
- * the mean of the diagonal, so H is positive definite if sums lose at most 7e-7 of the trace. One
- * matrix multiplication over 16,384 tokens would lose 3.5e-6. */
+/* Every fourth token is an outlier in two channels. One of the channels is 1.25 times the other, so
+ * without damping H is singular. A real H has a diagonal of 14,336 elements. Damping adds 0.01
+ * times their mean to each of them, which is 7e-7 of the trace. So the damped H is positive
+ * definite if the sums lose less than 7e-7 of the trace. One matrix multiplication over 16,384
+ * tokens would lose 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -119,8 +120,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches have any number of tokens. Only one shape of matrix multiplication is needed for each 256
- * tokens, not one for each batch. */
+/* The batches have different numbers of tokens. A new shape of matrix multiplication is allowed for
+ * each 256 tokens more, but not for each batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };

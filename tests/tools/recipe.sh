@@ -1,4 +1,5 @@
-# recipe.sh - defines the function gptq_recipe, which prints a recipe for GPTQ; to be sourced.
+# recipe.sh - defines the function gptq_recipe for scripts that source it. The function prints a
+# recipe for GPTQ.
 gptq_recipe() { # arguments: bits, group size; writes a recipe to standard output
     cat <<YAML
 quant_stage:

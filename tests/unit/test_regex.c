@@ -96,8 +96,8 @@ static void test_bad_pattern(void **state)
     assert_null(r);
 }
 
-/* A search for the next match begins at the end of the last match. So a match must end between two
- * characters, and must not begin before the start of its search. */
+/* A search for the next match begins at the end of the previous match. So a match must end between
+ * two characters, and must not begin before the start of its search. */
 static void test_matches_are_whole_characters_in_the_searched_part(void **state)
 {
     osh_ctx *cx = *state;

@@ -17,8 +17,8 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Returns the text of the tokenizer.json of a case (own; free() frees it). It has a model of `root`
- * and the members of `c`. */
+/* Returns the text of the tokenizer.json of a case (own; free() frees it). The text has the model
+ * of `root` that `c` names, and the members of c's object "parts". */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();

@@ -45,7 +45,7 @@ typedef struct job {
 } job;
 
 /* Returns the number of in_features of one partial sum. It is a multiple of 8 and at most DEPTH.
- * The last partial sum may have fewer. */
+ * The last partial sum may have fewer in_features. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);

@@ -21,7 +21,8 @@
 #include <string.h>
 
 enum { TOKENS = OSH_PAIRS_BAND, COLS = OSH_GEMM_COLS, SIDE = OSH_PAIRS_SIDE };
-/* dx is a sum over the vocabulary. Number of vocabulary entries in one BF16 product of this sum. */
+/* Number of vocabulary entries in one BF16 product. dx is the sum of such products over the whole
+ * vocabulary. */
 enum { DEPTH = 256 };
 
 typedef struct logits_grad_job {

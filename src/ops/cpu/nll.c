@@ -48,8 +48,7 @@ typedef struct vocab_job {
     /* Partial results of a panel, [PANEL, n_blocks]. The tokens of a panel are processed
      * together. */
     part *parts;   // own
-    /* [threads] w is cut into blocks of rows. Index of the block that the thread has loaded; -1:
-     * none. */
+    /* [threads]: index of the block of rows of w that the thread has loaded; -1: none. */
     int64_t *held; // own
     const int32_t *target; // view: the target of each token, as a token id; NULL for kl
     float *at_target;      // for nll: logit of each token's target; own [tokens]

@@ -76,8 +76,8 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to the sums y [n] of columns [col, col + n) of row `row`. Rounds the results to the
- * dtype of the output and stores them. */
+/* Adds the bias to y [n], which are the sums for row `row` and columns [col, col + n). Rounds the
+ * results to the dtype of the output and stores them. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
@@ -241,8 +241,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        /* Here the number of blocks of columns is a multiple of the number of threads. So a chunk
-         * can compute all rows of its block. */
+        /* Here the blocks of columns can be divided equally among the threads. So a chunk can
+         * compute all rows of its block. */
         j.rows = j.N;
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {

@@ -20,7 +20,7 @@ size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens, bool shift);
 osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles,
                                  int64_t n_tiles);
 size_t osh_pairs_linear_grad_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* Computes the op attention, as osh_attention_cpu does, with the matrix products of
+/* Computes the op `attention`, as osh_attention_cpu does, with the matrix products of
  * math/pairs.h. */
 osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a);
 #endif

@@ -1,5 +1,6 @@
 /* peak.c - measures the speed of matrix products and of memory on all threads at once, and the
- * speed of the op attention. Each measurement repeats its work until the given seconds are over. */
+ * speed of the op `attention`. Each measurement repeats its work until the given seconds are
+ * over. */
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"

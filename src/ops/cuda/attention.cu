@@ -1,14 +1,15 @@
-/* attention.cu - computes attention. attention_fused.cuh computes the dtypes and heads for which
- * osh_attention_is_fused is true. This file computes all others, in chunks of queries. For a
- * chunk it computes the scores with all keys up to the last query of the chunk. Then it computes
- * the softmax of each row of scores in place, and the sum over v.
+/* attention.cu - computes attention. If osh_attention_is_fused is true for the dtype and the sizes
+ * of the heads, attention_fused.cuh computes the attention. Otherwise this file computes it, in
+ * chunks of queries. For a chunk, this file computes the scores with all keys up to the last query
+ * of the chunk. Then it computes the softmax of each row of scores in place, and the sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
  *
  *   q k^T          product with f32 sums, stored in f32
- *   softmax        times scale, e^(s - max) / sum, rounded to the dtype of q; masked keys become 0.
- *                  op attention_sinks: the sum includes e^(sink - max). A row of probabilities
+ *   softmax        s is the score times `scale`; the result is e^(s - max) / sum, rounded to the
+ *                  dtype of q, and 0 for masked keys.
+ *                  In the op attention_sinks, the sum includes e^(sink - max). A row of results
  *                  overwrites the beginning of its row of scores.
  *   P v            product with f32 sums, stored into out
  *

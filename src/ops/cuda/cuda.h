@@ -31,9 +31,9 @@ osh_status osh_cuda_gather(osh_ctx *cx, const osh_tensor *out, const osh_tensor 
 osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
                                  const osh_gptq_hessians *x);
 
-/* osh_cuda_linear_rows runs the op linear only for the rows of a->rows. osh_cuda_linear_takes_rows
- * returns true if osh_cuda_linear_rows supports the arguments: bf16 or f16, no bias, and rows whose
- * number of bytes is a multiple of 16. */
+/* osh_cuda_linear_rows runs the op `linear` only for the rows of a->rows.
+ * osh_cuda_linear_takes_rows returns true if osh_cuda_linear_rows supports the arguments: bf16 or
+ * f16, no bias, and rows whose number of bytes is a multiple of 16. */
 bool osh_cuda_linear_takes_rows(const osh_op_args *a);
 osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
 

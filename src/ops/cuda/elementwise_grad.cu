@@ -115,7 +115,7 @@ struct relu_back {
 
 template <class T> struct elements { // n elements of each tensor; all pointers are views
     float *first, *second; // gradients; NULL: not computed
-    const T *x, *y;        // inputs; y is NULL for act
+    const T *x, *y;        // inputs; y is NULL for the op `act`
     const float *dy;
     int64_t n;
 };

@@ -18,9 +18,9 @@
  * indefinite. Therefore a chunk has at most TOKENS tokens, and the parts are added to H in f32, in
  * the order of the tokens. Several calls with multiples of TOKENS tokens give the same bytes as one
  * call. If the number of tokens of a batch is not a multiple of TOKENS, the last tokens are cut
- * into a chunk with a multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded
- * with zeros to 256. So the products of a piece have only 16 different shapes, and not a new shape
- * for each batch.
+ * into two chunks. The first chunk has a multiple of 256 tokens. The second chunk has fewer than
+ * 256 tokens, and is padded with zeros to 256. So the products of a piece have only 16 different
+ * shapes, and not a new shape for each batch.
  *
  * Pieces and algorithms depend only on I, the number of columns of H. Each batch on a GPU except
  * the last has 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So

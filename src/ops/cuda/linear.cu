@@ -66,7 +66,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
     int64_t step = other ? osh_linear_panel_rows(O, I) : O;
-    void *copy = NULL;  // rows of W in the dtype of x, [step, I]; NULL: W has that dtype; own
+    void *copy = NULL;  // own [step, I]: rows of W in the dtype of x; NULL: W has the dtype of x
     float *sums = NULL; // sums of a panel in f32, [rows of a panel, step]; NULL: no bias; own
 
     if (!N || (a->rows && !a->rows->n)) return OSH_OK;

@@ -10,10 +10,10 @@
  * each round the first product has 136 tiles of rows by 12 tiles of columns, and the second has 136
  * by 16. D: hidden_size, F: intermediate_size.
  *
- * mixture_combine computes out = sum + round(y weight), rounded, for the experts of a token in
- * order, with the same results as the op moe_combine. The first round begins with `sum`, later
- * rounds begin with `out`. A warp computes a token, and finds the token's row of y by bisection in
- * each expert's list of rows. */
+ * mixture_combine goes through the experts of a token in order. For each expert it computes out =
+ * sum + round(y weight), and rounds it. The results are those of the op moe_combine. The first
+ * round begins with `sum`, later rounds begin with `out`. A warp computes a token, and finds the
+ * token's row of y by bisection in each expert's list of rows. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"

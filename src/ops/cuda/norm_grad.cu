@@ -1,6 +1,6 @@
-/* norm_grad.cu - computes the gradients of rms_norm and layer_norm. A team (a warp or a block)
- * computes dx of a row and stores r = 1 / sqrt(variance + eps) and the mean of the row. Then sums
- * over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
+/* norm_grad.cu - computes the gradients of rms_norm and layer_norm. For each row, a team (a warp or
+ * a block) computes dx. It also stores the mean of the row, and r = 1 / sqrt(variance + eps). Then
+ * sums over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
  *
  *   both         g   = dy (w + offset)
  *   rms_norm     n   = x r

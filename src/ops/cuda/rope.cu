@@ -8,7 +8,7 @@
  * multiplied by attention_scaling, and rounded to the dtype of q. There is no table of cosines and
  * sines: reading a table would take longer than computing R / 2 values per token. The frequencies
  * may depend on the length of a sample. The host computes the frequencies for all samples
- * (ops/rope.h) and copies them. N tokens of the batch, H heads, Dh head_dim. */
+ * (ops/rope.h) and copies them. Shapes: N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {

@@ -21,7 +21,7 @@ enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
     void *logits; // logits of a block in the dtype of x, [rows, OSH_VOCAB_COLS]; own
-    void *copy;   // rows of w in the dtype of x, [OSH_VOCAB_COLS, D]; NULL: w has that dtype; own
+    void *copy;   // own [OSH_VOCAB_COLS, D]: rows of w in x's dtype; NULL: w has x's dtype
     float *sums;  // f32 sums of a block, [rows, OSH_VOCAB_COLS]; NULL: no bias; own
     const osh_tensor *bias; // NULL: none; view
     osh_logits_rule rule;

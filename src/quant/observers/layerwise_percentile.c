@@ -1,8 +1,8 @@
-/* layerwise_percentile.c - chooses the percentile with the smallest loss out of three percentiles.
- * The loss of a value is |x - dq(x)|, or its square if `mse` is set. Without `exact`, the losses
- * are summed over the histogram, with the middle of each bin as x. With `exact`, the mean loss over
- * the values of each sample is computed, and these means are summed. If several percentiles have
- * the smallest loss, the first is chosen. */
+/* layerwise_percentile.c - chooses, out of three percentiles, the one with the smallest loss. The
+ * loss of a value is |x - dq(x)|, or its square if `mse` is set. Without `exact`, the losses are
+ * summed over the histogram, with the middle of each bin as x. With `exact`, the mean loss over the
+ * values of each sample is computed, and these means are summed. If several percentiles have the
+ * smallest loss, the first is chosen. */
 #include "quant/calibrate.h"
 
 static bool layerwise_halves(const osh_q_args *a) { return !a->symmetric; }

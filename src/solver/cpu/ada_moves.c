@@ -239,9 +239,9 @@ static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_a
     }
 }
 
-/* Does a step of AutoRound's shares `a` and `b` for each group of row r. The step depends only on
- * the signs of the gradients. The gradients follow from two sums over the group: the sum of m->soft
- * (dloss / ds), and the sum of m->e (dloss / dz). */
+/* Changes AutoRound's shares `a` and `b` of each group of row r by one step. The step depends only
+ * on the signs of the gradients. The gradients follow from two sums over the group: the sum of
+ * m->soft (dloss / ds), and the sum of m->e (dloss / dz). */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {

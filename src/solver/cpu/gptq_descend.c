@@ -73,8 +73,8 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
 }
 
 /* Tests all columns of a block. An integer code can only change if |g / steep| is at least 1/2.
- * Eight columns are skipped if all of them are below this limit. Codes of a floating type are never
- * skipped. */
+ * Eight columns are skipped if |g / steep| is below 1/2 for all of them. Codes of a floating type
+ * are never skipped. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;

@@ -109,8 +109,9 @@ static void scales_search_group(const scales_job *j, osh_search *s, float *room,
     scales_put(a, at, *scale, *zero);
 }
 
-/* Computes the contribution of one tile to the scale of group g. All rows share this scale. In pass
- * 0: the range of the tile's weights. In pass 1: the losses of the candidates in the tile. */
+/* Computes the contribution of one tile to the scale of group g. All rows share this scale. Pass 0
+ * computes the range of the tile's weights, and pass 1 computes the losses of the candidates in the
+ * tile. */
 static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
                                int64_t n, int64_t g)
 {

@@ -58,7 +58,7 @@ typedef struct osh_panel_turned { // the codes of a panel
     const int8_t *p; // one byte per code, [columns, rows]
     int64_t rows;
 } osh_panel_turned;
-/* Copies row `at`[j] of `from` to column j of `to` [m, n]. Rows of `to` are ldt elements apart. m
+/* Copies row `at[j]` of `from` to column j of `to` [m, n]. Rows of `to` are ldt elements apart. m
  * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);

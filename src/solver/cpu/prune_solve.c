@@ -1,7 +1,7 @@
 /* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
  * lane has its own row. After a block, one matrix product per tile updates the later columns.
- * Without an n:m pattern, the weights with the lowest costs in a block of columns are pruned,
- * whatever their rows. So all tiles finish a block before the next block begins. */
+ * Without an n:m pattern, the weights with the lowest costs in a block of columns are pruned, in
+ * whatever rows they are. So all tiles finish a block before the next block begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"

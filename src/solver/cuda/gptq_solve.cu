@@ -347,10 +347,10 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* Adds the errors of a block of columns to the later columns of all n panels of the tile. One
- * batched product normally computes all panels of one input. If the tile has more inputs than
- * panels per input, a batched product computes one panel of each input instead, which needs fewer
- * products. */
+/* Adds the errors of a block of columns to the later columns, in all n panels of the tile.
+ * Normally, a batched product computes all panels of one input. If the tile has more inputs than
+ * panels per input, a batched product computes one panel of each input instead. This needs fewer
+ * batched products. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;

@@ -28,10 +28,10 @@ from rng import rng_sym, rng_u64  # noqa: E402
 
 SEED, T, PERIOD = 20261123, 256, 10
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-# A case has: kind, O, I, group size (0: one group per row), bits, and whether there are zero
-# points. Then: dtype, whether x0 differs from x, number of steps, and learning rates. Then the
-# fraction of elements that are taken from x (the others are from x0). For float codes, the kind of
-# their scales follows.
+# The members of a case: kind, O, I, group size (0: one group per row), bits, true for zero points,
+# dtype, true if x0 differs from x, number of steps, and two learning rates (`keys` below has their
+# names). Two more members may follow: the fraction of elements that are taken from x (the others
+# are from x0), and the kind of the scales of float codes.
 CASES = {
     "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),

@@ -80,8 +80,8 @@ def ints(bits, strategy, symmetric=True, group=None):
     return dict(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric, group_size=group)
 
 
-# A case: name: (O, I, dtype, tokens, whether channels are dead, arguments of the weights, actorder,
-# other arguments of the modifier)
+# Maps the name of a case to its members: O, I, dtype, number of tokens, whether channels are dead,
+# arguments of the weights, actorder, and other arguments of the modifier.
 CASES = {
     "g64_sym_static": (48, 256, "BF16", 512, False, ints(4, "group", True, 64), "static", {}),
     "g64_asym_none": (40, 256, "BF16", 512, False, ints(4, "group", False, 64), None, {}),

@@ -158,7 +158,8 @@ def layer_norms(**kw):  # returns members for models with layer_norm_eps
     return d
 
 
-# case: (config, other values of some members; with these values the logits must differ)
+# A case has a config, and other values of some members of the config. With these other values the
+# logits must differ.
 CASES = {
     "llama_default": (five(L, **size(), rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
                       {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),

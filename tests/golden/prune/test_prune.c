@@ -1,6 +1,6 @@
 /* test_prune.c - compares pruned weights with LLM Compressor's. The zeros must be the same. The
- * other values of SparseGPT may differ by a unit in the last place of BF16, if a sum in f32 ends on
- * the other side of a tie. The inputs are those of gen.py. */
+ * other values of SparseGPT may differ by a unit in the last place of BF16, because a sum in f32
+ * may end on the other side of a tie. The inputs are those of gen.py. */
 #include "torture.h"
 
 #include <math.h>
