@@ -60,9 +60,9 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'read twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
-# disk_f16 stores F32 values as F16, which halves the files and changes the output. The output still
-# does not depend on batch, threads, tier or budget. For a value that is too large for F16, the run
-# fails and names the value. BF16 values are stored unchanged, with a warning.
+# Tests disk_f16, which stores F32 values as F16. This halves the files and changes the output, but
+# the output must still not depend on batch, threads, tier or budget. A run with a value that is too
+# large for F16 must fail and name the value. BF16 values must be stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'

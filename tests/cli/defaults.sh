@@ -1,7 +1,7 @@
 # defaults.sh - tests defaults and spellings of flags. The default of --output is made of the
-# model's name and the scheme. --scheme alone leaves the head dense and reports this. Flags set
-# bits, groups and zero points. Commas separate the items of lists. Python's spellings of flags are
-# accepted, or the message names the right flag.
+# model's name and the scheme. --scheme without other flags leaves the head dense and reports this.
+# There are flags for bits, groups and zero points. Commas separate the items of lists. Flags in
+# Python's spelling must be accepted, or refused with a message that names the right flag.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,7 +1,7 @@
-# eval_memory.sh - runs eval with --host-memory. A budget that is too small is refused. The message
-# names the smallest budget that is enough, and suggests a smaller number of windows. With the named
-# budget, eval works and gives the same numbers as without a budget. Tests a dense model, a
-# quantized model, and a comparison of these models.
+# eval_memory.sh - runs eval with --host-memory. Tests that a budget that is too small is refused
+# with a message. The message must name the smallest budget that is enough, and a number of windows
+# that needs less memory. With the named budget, eval must give the same numbers as without a
+# budget. Runs with a dense model, a quantized model, and both models in one comparison.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

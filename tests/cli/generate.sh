@@ -101,8 +101,8 @@ refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-id
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
 [ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
 
-# With --sample, the answers of source and output equal those of generate. The run prints both
-# answers side by side, and the report has both.
+# Tests --sample. The answers of source and output must equal those of the command `generate`. The
+# run must print both answers side by side, and the report must have both.
 prompt='How do I <list> files?'
 run() {
     ${watch:-} "$ONESHOT" --model $model --scheme W4A16 --quality gptq --dataset $model/data/calibration.jsonl \

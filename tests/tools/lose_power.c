@@ -233,8 +233,8 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* File i is synced by call `end`. So the changes of the file by calls [o->first, end) are certain,
- * and are applied to o->data and o->size. */
+/* Applies the changes of file number `i` by the calls before call `end`. Call `end` syncs the file,
+ * so these changes are certain. (The calls before o->first are applied already.) */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

@@ -17,7 +17,7 @@ typedef struct osh_ada_room {
      * x: v of AdaRound and AutoRound, or AdaQuant's weight.
      * mean, square: Adam's moving averages of the gradient of x and of its square. */
     float *x, *mean, *square;
-    /* Each [rows, ld].
+    /* Arrays [rows, ld].
      * base: zero point plus the largest value of the grid that is at most w / s.
      * soft: sigmoid(v) in AdaRound, dloss / ds in AutoRound. */
     float *base, *soft;

@@ -140,8 +140,9 @@ typedef struct descent { // data of a thread block, in shared memory
      * j / TURNS * TURNS. (When column j is tested, the array g of descend_columns begins with the
      * same column.) Zeros follow the last column. */
     float corner[DESCEND][DESCEND];
-    /* The columns of each row: first G, then the proposed values, then the changes of w^. Each row
-     * ends with an unused element, so that the threads of a warp access different banks. */
+    /* Has a row for each thread, with the columns of G. The proposed values overwrite these
+     * columns, and later the changes of w^ do. The last element of a row is unused, so that the
+     * threads of a warp access different banks. */
     float rows[THREADS][DESCEND + 1];
 } descent;
 
@@ -156,8 +157,8 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
 }
 
 /* Proposes another code for one column. If the code lowers the loss, sets *q to it and returns the
- * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: element
- * of G of the column; h: diagonal element of H. */
+ * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: the
+ * column's element of G. h: the column's diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
