@@ -5,9 +5,9 @@
  *   - The dict is rope_scaling if it is not empty, else rope_parameters.
  *   - The type is "rope_type" of the dict, else "type" of the dict.
  *   - rope_theta and partial_rotary_factor are read from the dict, else from the top level. Their
- *     defaults are 10000 and 1.
- *   - Only llama3 and yarn use original_max_position_embeddings. It is read from the top level,
- *     else from the dict. Its default is max_position_embeddings.
+ *     defaults are those of the family, else 10000 and 1.
+ *   - llama3, yarn and longrope use original_max_position_embeddings. It is read from the top
+ *     level, else from the dict. Its default is that of the family, else max_position_embeddings.
  *   - For yarn, a factor of null is replaced by the quotient of max_position_embeddings and
  *     original_max_position_embeddings. beta_fast and beta_slow count as absent if they are 0.
  *

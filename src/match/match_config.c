@@ -91,7 +91,7 @@ done:
     return rc;
 }
 
-/* Appends a regex to b that matches `name` after any prefix. For example, "proj_out" becomes
+/* Appends to `b` a regex that matches `name` after any prefix. For example, "proj_out" becomes
  * "re:(.*\.)?proj_out$". */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {

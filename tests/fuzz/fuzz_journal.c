@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own; freed by the end of the process, like the variables below
+static osh_ctx *cx;      // own; never freed, like the variables below
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own

@@ -22,10 +22,10 @@ typedef struct osh_ada_room {
      * soft: sigmoid(v) in AdaRound, dloss / ds in AutoRound. */
     float *base, *soft;
     float *s, *z;             // scale and zero point of each column of the current row, [ld]
-    /* Each [rows, groups].
+    /* Arrays [rows, groups].
      * s0: initial scale.
-     * d: change of the scale. In AutoRound: share a.
-     * d_mean: Adam's moving average of the gradient of d. In AutoRound: share b.
+     * d: change of the scale. In AutoRound: the share `a`.
+     * d_mean: Adam's moving average of the gradient of d. In AutoRound: the share `b`.
      * d_square: Adam's moving average of the square of that gradient. */
     float *s0, *d, *d_mean, *d_square;
     /* For AutoRound: smallest and largest weight of each group, [rows, groups]. */
