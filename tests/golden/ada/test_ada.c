@@ -289,7 +289,7 @@ static void diverged_rows_are_nearest(void **state)
 }
 
 /* If the learning rate is too large, some rows have a larger loss than after rounding to nearest.
- * With the option `selective`, there are no such rows. */
+ * With the option `selective`, there must be no such rows. */
 static void selective_rows_are_no_worse(void **state)
 {
     (void)state;
