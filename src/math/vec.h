@@ -65,7 +65,7 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* Computes x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
+/* Replaces x by e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
  * result is 0. If x is NaN, the result is NaN. Reduction and polynomial are those of Cephes:
  *
  *   x = n ln 2 + r

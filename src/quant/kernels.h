@@ -74,7 +74,7 @@ void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_
                        const osh_q_code *c, const osh_q_kernels *k);
 /* The next two functions return the kernels for a CPU with AVX2 or with AVX-512 (OSH_ISA_AVX2,
  * OSH_ISA_AVX512). The caller checks once that the CPU has these instructions, because CPUID is
- * slow in a virtual machine. They return NULL if the program was not built for x86-64. */
+ * slow in a virtual machine. Both functions return NULL if the program was not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_avx512(void);
 /* The next three functions belong to the AVX2 kernels. The AVX-512 kernels use them, too. */

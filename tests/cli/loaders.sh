@@ -40,9 +40,9 @@ has proj_out 're:(.*\.)?proj_out$'
 verify v
 
 # Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
-# head must be untied in the output; verify finds an output in which it is still tied. If both have
-# no codes, the head stays tied. One model has a template, one has none, and one has the key
-# tie_word_embeddings inside text_config.
+# head must be untied in the output, and verify must find an output in which it is still tied. If
+# neither has codes, the head must stay tied. One model has a template, one has none, and one has
+# the key tie_word_embeddings inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside

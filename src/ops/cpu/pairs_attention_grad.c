@@ -24,7 +24,7 @@ enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 /* Arrays of one thread.
  * L: tokens of the longest sample, padded to a multiple of 32.
  * D: head_dim, padded to a multiple of 16.
- * All pointers are views of the scratch. For a packed matrix b (math/pairs.h), the comment gives
+ * All pointers are views of the scratch. For a packed matrix `b` (math/pairs.h), the comment gives
  * its shape. */
 typedef struct grad_head {
     uint32_t *keys, *values; // k and v, transposed and packed: b [Dh, L]

@@ -1,8 +1,8 @@
 /* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
- * Tokens are packed once for all threads, into panels of the right operand b. For each block of H,
- * panels are transposed into the left operand `a`. Each step transposes 32 columns of x, which fit
- * in the L1 cache. Then the products of the tiles of tokens are added to the block, one tile after
- * the other. */
+ * Tokens are packed once for all threads, into panels of the right operand `b`. For each block of
+ * H, panels are transposed into the left operand `a`. Each step transposes 32 columns of x, which
+ * fit in the L1 cache. Then the products of the tiles of tokens are added to the block, one tile
+ * after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"

@@ -253,8 +253,8 @@ static __global__ void fit_centre(osh_cu_tile t)
 
 /* Computes row g of A and element g of b (gptq_fit_scales.c) for all rows of the tile. One thread
  * computes A[g, k], with k <= g, for one row of the tile. t.next [n, width]: a product of two
- * matrices. The left one has the columns of q - z for group g, the right one the rows of H for
- * group g. */
+ * matrices. The left matrix has the columns of q - z for group g. The right matrix has the rows of
+ * H for group g. */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
