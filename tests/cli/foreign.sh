@@ -118,8 +118,8 @@ mv o/oneshot-manifest.json manifest; refused 'o is not empty and was not made by
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
-# The program refuses to replace an output that contains an input: the model, the data, the recipe
-# or another file. It recognizes the input under any path.
+# The program must refuse to replace an output that contains an input: the model, the data, the
+# recipe or another file. It must recognize the input under any path.
 inside() { # arguments: input, the input's name in messages, flags; moves the input into o
     mv "$1" o/x
     refused "$2 .*lies in o, and this run would replace" o --overwrite "${@:3}"

@@ -66,8 +66,8 @@ gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 46
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
 gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
 
-# Without a tokenizer, prompt and output are ids. A run without a cache gives the same tokens as a
-# run with a cache, also for models with recurrent states or experts.
+# Without a tokenizer, prompt and output are ids. A run without a cache must give the same tokens as
+# a run with a cache, also for models with recurrent states or experts.
 for case in qwen3_next granite_hybrid llama4; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     a=$(gen $case --input-ids 3,1,4,1,5 --threads 2)
