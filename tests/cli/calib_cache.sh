@@ -45,8 +45,8 @@ one linears exact
 one binned binned
 [ "$(sum exact)" != "$(sum binned)" ] || fail "exact changes no byte: the test cannot fail"
 
-# Under the smallest budget the values are computed again. With enough scratch space they are stored
-# on the disk.
+# Under the smallest budget the values must be computed again. With enough scratch space they must
+# be stored on the disk.
 more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
 plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
 least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p')

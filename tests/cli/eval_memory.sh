@@ -25,7 +25,8 @@ check() { # arguments: flags
 }
 [ "$SANITIZED" ] || check --model "$model" # with sanitizers, only the last check of this file runs
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
-# With --sample, the budget that the message names is enough for the scores and for the answers.
+# With --sample, the budget that the message names must be enough for the scores and for the
+# answers.
 sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-seq-length 256 --max-windows 2 --threads 2
          --sample Hi --progress none)
 if "$ONESHOT" "${sampled[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough for answers"; fi

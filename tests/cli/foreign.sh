@@ -82,8 +82,8 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# If a key occurs twice in the journal, --restart discards the partial directory. --restart deletes
-# only files of the run.
+# If a key occurs twice in the journal, --restart must discard the partial directory. --restart must
+# delete only files of the run.
 echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?

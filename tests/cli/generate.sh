@@ -21,8 +21,8 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 [ "$(printf 'The option' | gen "$model" - --json --threads 2)" = "$want" ] || fail "another text from -"
 [ "$(gen "$model" --input-ids 464,628 --json --threads 2)" = "$want" ] || fail "another text from ids"
 
-# The message names the smallest budget that would be enough. With this budget, the run works, and
-# reads the weights again for each token.
+# A budget that is too small must be refused with a message that names the smallest budget that is
+# enough. With this budget, the run must work. It reads the weights again for each token.
 if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"

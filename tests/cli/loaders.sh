@@ -187,7 +187,8 @@ edit out manifest
 if "$ONESHOT" verify out >log 2>&1; then fail "two global scales: $(cat log)"; fi
 grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv has, which vLLM fuses with it' log || fail "$(cat log)"
 
-# kv_cache_scheme is accepted for attention with a gate before o_proj, but not for latent attention.
+# kv_cache_scheme must be accepted for attention with a gate before o_proj, but not for latent
+# attention.
 recipe='{s_stage: {s_modifiers: {QuantizationModifier: {scheme: FP8_DYNAMIC, targets: [Linear], ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor}}}}}'
 echo "$recipe" >kv.yaml
 run --model q --recipe kv.yaml "${data[@]}"

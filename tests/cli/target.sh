@@ -68,7 +68,7 @@ for m in stacked fp8; do
 done
 cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "experts in FP8"
 
-# Experts in MXFP4, as in the released gpt-oss, give the same bytes as dense experts with equal
+# Experts in MXFP4, as in the released gpt-oss, must give the same bytes as dense experts with equal
 # values.
 case=gpt_oss
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
