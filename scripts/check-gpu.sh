@@ -7,8 +7,8 @@
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        some of: env build mma kernels wide gpu_ops llama qwen times whole model
 #                        budgets resume jobs linear sanitizer disk bench peer (default: all except
-#                        the last three, in this order; with --build-dir also without build). Several
-#                        calls may share the steps: each call adds its rows to the table.
+#                        the last three, in this order; with --build-dir also without build).
+#                        Several calls may share the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files (1 MB): the table, figures, reports, and the end
 #                        of the log of each failed step
 #   --scale N            divides the widths of all synthetic models and ops by N (default: 1). Above
