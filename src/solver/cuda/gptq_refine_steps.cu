@@ -140,9 +140,9 @@ typedef struct descent { // data of a thread block, in shared memory
      * j / TURNS * TURNS. (When column j is tested, the array g of descend_columns begins with the
      * same column.) Zeros follow the last column. */
     float corner[DESCEND][DESCEND];
-    /* Has a row for each thread, with the columns of G. The proposed values overwrite these
-     * columns, and later the changes of w^ do. The last element of a row is unused, so that the
-     * threads of a warp access different banks. */
+    /* Has a row for each thread. The row contains the thread's part of G at first, and then the
+     * codes of the same columns. When a column is tested, the change of w^ replaces its code. The
+     * last element of a row is unused, so that the threads of a warp access different banks. */
     float rows[THREADS][DESCEND + 1];
 } descent;
 
