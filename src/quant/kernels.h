@@ -46,7 +46,7 @@ typedef struct osh_q_kernels {
      * NaN, which then remains. */
     void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
     /* Converts n ranges to `scale` [n], and to `zp` [n] if `zp` is not NULL. Returns the number k
-     * <= n of ranges that were converted. The caller must convert the other ranges, [k, n). */
+     * of ranges that were converted. The caller must convert the other ranges, [k, n). */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
     /* Computes codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite.

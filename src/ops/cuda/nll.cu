@@ -1,4 +1,4 @@
-/* nll.cu - computes nll. A thread block computes one row. It processes the vocabulary block by
+/* nll.cu - computes nll. A thread block computes one row, and processes the vocabulary block by
  * block.
  *
  *   in[0] x [N, D]
