@@ -40,7 +40,7 @@ typedef struct osh_checkpoint {
     osh_container **shards;  // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
-    char **aside; // own, each name own: safetensors files that do not belong to the model
+    char **aside; // own, with own names: safetensors files that do not belong to the model
     size_t n_aside;
     osh_ckpt_tensor *tensors; // own: all tensors, sorted by shard and, in a shard, by offset
     int64_t n_tensors;

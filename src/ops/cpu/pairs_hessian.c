@@ -23,7 +23,7 @@ enum { ROOM = 1024, WIDTH = 64 };
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
     /* x: inputs of the Linear.
-     * x0: inputs of the Linear in the original model, if h is D; NULL if h is H. */
+     * x0: inputs of the Linear in the original model, if `h` is D; NULL if `h` is H. */
     const osh_tensor *x, *x0;
     const osh_tile *tiles;    // view: the tiles of tokens that are packed now
     const int64_t *first; // view [n_tiles]: offset of each tile in `panels` and `left`, in words
