@@ -76,7 +76,7 @@ typedef struct oneshot_options {
     int owns_process;
     /* Returns the value of an environment variable, like getenv. With this callback, models and
      * data sets may be names such as "org/name", which are looked up in the cache of the Hugging
-     * Face Hub. If it is NULL, models and data sets must be directories and files. */
+     * Face Hub. If the callback is NULL, models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
     /* Directory whose files the caller removes after the job, such as a recipe. NULL: there is no
      * such directory. The first line of a log file is the command of the job. In that line the

@@ -7,16 +7,18 @@
 # a peak.json, the script uses it instead of measuring the rates.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --device cuda[:N]    cuda
-#   --layers "A B"       "2 6": numbers of layers of the two models, or of the only model
-#   --samples N          512       --tokens N      2048: tokens of a sample
-#   --like NAME          llama-3-8b, or qwen3-30b-a3b: sets the defaults of the next three
+#   --device cuda[:N]    the GPU     (default: cuda)
+#   --layers "A B"       numbers of layers of the two models, or of the only model  (default: "2 6")
+#   --samples N          number of samples     (default: 512)
+#   --tokens N           number of tokens of a sample     (default: 2048)
+#   --like NAME          llama-3-8b (the default) or qwen3-30b-a3b. It decides the defaults of
+#                        --shape, --whole and --targets:
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      (llama-3-8b)
 #                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8
 #                        vocab=32000      (qwen3-30b-a3b)
-#   --whole N            32, or 48: number of layers of the whole model
+#   --whole N            number of layers of the whole model     (32, or 48)
 #   --targets "..."      "LlamaDecoderLayer Linear", or "Qwen3MoeDecoderLayer Linear"
-#   --seconds S          5: seconds to measure each rate
+#   --seconds S          seconds to measure each rate     (default: 5)
 #   --device-model NAME  the GPU whose estimate is printed     (default: by the GPU's name, or none)
 #   --peer-python FILE   Python with torch, and with triton for the faster loop. The loops of
 #                        bench_gpu_peer.py are always timed. If llmcompressor is installed, its own

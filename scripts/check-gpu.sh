@@ -5,23 +5,25 @@
 # with 0 if no step failed, and with 1 if a step failed or if there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen times whole model budgets
-#                        resume jobs linear sanitizer disk bench peer (default: all except the last
-#                        three, in this order; with --build-dir also without build). Several calls
-#                        may share the steps: each call adds its rows to the table.
-#   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
-#                        each log of a failure
-#   --scale N            1: divides the widths of all synthetic models and ops. Above 1, they have
-#                        fewer layers and samples, too. This is a quick trial of the steps.
-#   --build-dir DIR      a finished build, or the file that --pack made; else the preset "release"
-#                        of this tree, which the step `build` makes for this GPU
+#   --steps "A B"        some of: env build mma kernels wide gpu_ops llama qwen times whole model
+#                        budgets resume jobs linear sanitizer disk bench peer (default: all except
+#                        the last three, in this order; with --build-dir also without build).
+#                        Several calls may share the steps: each call adds its rows to the table.
+#   --results FILE.tgz   gets the important files (1 MB): the table, figures, reports, and the end
+#                        of the log of each failed step
+#   --scale N            divides the widths of all synthetic models and ops by N (default: 1). Above
+#                        1, the models have fewer layers and samples, too. So a large N is a quick
+#                        trial of the steps.
+#   --build-dir DIR      a finished build, or the file that --pack made. Without this option, the
+#                        step `build` builds the preset "release" of this tree for this GPU.
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
-#   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
-#   --samples N          64: number of samples for docs-llama-3m. The steps budgets, disk and resume
-#                        use four times as many.
-#   --tokens N           64: number of tokens of such a sample. The same three steps use four times
-#                        as many.
+#   --device cuda[:N]    the GPU     (default: cuda)
+#   --time-limit S       seconds for all steps
+#   --samples N          number of samples for docs-llama-3m (default: 64). The steps budgets, disk
+#                        and resume use four times as many.
+#   --tokens N           number of tokens of such a sample (default: 64). The same three steps use
+#                        four times as many.
 #   --peer-python FILE   Python with torch for the step bench, and with llmcompressor for the step
 #                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without

@@ -64,7 +64,8 @@ NEAR = {"gpt_bigcode_heads": "at most 1.8 in 10,000 codes differ over 20 draws o
 EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
 BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"
-# Modules whose columns are no multiple of 32 in these tiny models: LLM Compressor fails on them.
+# LLM Compressor fails on modules whose number of columns is no multiple of 32. These patterns match
+# such modules of the tiny models.
 NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"

@@ -6,17 +6,18 @@
 #
 # Usage: scripts/quality-table.sh --model DIR --dataset FILE.jsonl --text FILE --out DIR [options]
 #                                 [-- flags of oneshot]
-#   --rows "A:B ..."     methods B of programs A, in this order (default: the first five)
+#   --rows "A:B ..."     methods B of programs A, in this order     (default: the first five)
 #                          oneshot:rtn  oneshot:gptq  oneshot:best  oneshot:awq  oneshot:autoround-N
 #                          llm-compressor:rtn  llm-compressor:gptq  llm-compressor:awq
 #                          auto-round:autoround-N    (N steps of 8 samples)
-#   --weights ARGS       {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 64}:
-#                        the weights of the scheme, as in a recipe
-#   --samples N          128     --length N        512: most tokens of a sample
-#   --seed N             1: seed of methods with random numbers
-#   --windows N          128: number of evaluated windows, each of --length tokens
-#   --first-window N     0: number of windows that are skipped before them
-#   --oneshot BINARY     build/release/oneshot
+#   --weights ARGS       weights of the scheme, as in a recipe     (default: {num_bits: 4,
+#                        type: int, symmetric: true, strategy: group, group_size: 64})
+#   --samples N          number of calibration samples     (default: 128)
+#   --length N           largest number of tokens of a sample     (default: 512)
+#   --seed N             seed of methods with random numbers     (default: 1)
+#   --windows N          number of evaluated windows of --length tokens     (default: 128)
+#   --first-window N     number of windows before the evaluated windows     (default: 0)
+#   --oneshot BINARY     the program     (default: build/release/oneshot)
 #   --peer-python FILE   Python of an environment with llmcompressor and auto-round
 # Finished rows stay in OUT. The same command adds the missing rows. Needs GNU time and python3.
 # Other work on the machine changes the seconds.

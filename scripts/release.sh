@@ -8,9 +8,9 @@
 #
 # Usage: scripts/release.sh [--keep DIR] OUT
 #   OUT              an empty directory for the files and SHA256SUMS
-#   --keep DIR       keep the bare systems here: the next call uses DIR/bookworm.tar and
-#                    DIR/trixie.tar again. Without DIR all is in a temporary directory, which is
-#                    removed at the end.
+#   --keep DIR       keeps the bare systems in DIR, so that the next call can use DIR/bookworm.tar
+#                    and DIR/trixie.tar again. Without this option, they are in a temporary
+#                    directory, which is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/bare.sh

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Checks the condition `what` inside a cmocka test. `exact` is the exact condition, `nearly` the
- * tolerant condition. `means` is the message if `exact` is false and `nearly` is true. */
+/* Checks the condition `what` inside a cmocka test. `exact` is the exact condition, and `nearly` is
+ * the tolerant condition. `means` is the message if `exact` is false and `nearly` is true. */
 static inline void strict(bool exact, bool nearly, const char *what, const char *means)
 {
     if (exact) return;

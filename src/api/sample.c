@@ -28,8 +28,8 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    /* Two passes come before the answer of the output: the run, and the answer of the source. Each
-     * of them may leave OSH_PASS_LEFT_BYTES in use. */
+    /* The answer of the output comes after two passes: the run, and the answer of the source. Each
+     * pass may leave OSH_PASS_LEFT_BYTES in use. */
     if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }

@@ -1,4 +1,4 @@
-/* elementary.c - computes exp and log by range reduction and Taylor series, erfc by a Chebyshev
+/* elementary.c - computes exp and log by range reduction and Taylor series, and erfc by a Chebyshev
  * series.
  *
  *   exp   x = n ln 2 + r, |r| <= ln 2 / 2

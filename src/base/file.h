@@ -97,7 +97,7 @@ osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
 /* Waits until the last change of the file is old enough, so that a new stamp is not `fresh`. The
  * wait takes at most 0.1 s. */
 osh_status osh_path_settle(osh_ctx *cx, const char *path);
-/* True if the stamps a and b describe the same state of the same file. */
+/* True if the stamps `a` and `b` describe the same state of the same file. */
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
 /* Drops the clean pages of the file from the page cache, so that the next read uses the disk. */
 void osh_file_forget(osh_file *f);

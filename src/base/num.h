@@ -1,5 +1,5 @@
-/* num.h - converts scalars between f32 and the narrow floating types, rounding to nearest, ties to
- * even. FP8 is E4M3FN: a sign bit, 4 bits of exponent (bias 7) and 3 bits of mantissa. It has no
+/* num.h - converts scalars between f32 and the narrow floating types. Rounds to nearest, and ties
+ * to even. FP8 is E4M3FN: a sign bit, 4 bits of exponent (bias 7) and 3 bits of mantissa. It has no
  * infinity; 0x7F and 0xFF are NaN; the largest number is 448. Larger f32 numbers become 448. */
 #ifndef OSH_NUM_H
 #define OSH_NUM_H

@@ -4,8 +4,8 @@
 #define OSH_NUMBER_H
 #include "base/base.h"
 
-/* osh_text_is_number reads a decimal number, and osh_text_is_bytes a number of bytes. Both set *v,
- * and return false for any other text. */
+/* osh_text_is_number reads a decimal number. osh_text_is_bytes reads a number of bytes. Both set
+ * *v, and return false for any other text. */
 bool osh_text_is_number(const char *text, double *v);
 bool osh_text_is_bytes(const char *text, int64_t *v);
 #endif

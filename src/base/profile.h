@@ -52,7 +52,7 @@ typedef struct osh_profile_gpu { // bytes
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_gpu;
 /* Sets the function that reports the device's memory for records. Each thread that writes a record
- * calls the function. If `fn` is NULL, records have no memory of the device. */
+ * calls the function. If `fn` is NULL, records do not contain the memory of the device. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 

@@ -15,8 +15,8 @@ typedef struct osh_thread { // a thread with its own context; all members 0: no 
     bool running;
 } osh_thread;
 /* Starts the thread. If `alone` is true, calls osh_ctx_alone for the context of the thread. Fails
- * with "cannot start a thread to <task>". Also after a failure, the caller calls
- * osh_thread_close. */
+ * with "cannot start a thread to <task>". The caller must call osh_thread_close, even after a
+ * failure. */
 osh_status osh_thread_open(osh_ctx *cx, osh_thread *t, void *(*fn)(void *), void *user, bool alone,
                            const char *task);
 void osh_thread_join(osh_thread *t);  // does nothing if the thread does not run

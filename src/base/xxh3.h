@@ -1,5 +1,5 @@
-/* xxh3.h - declares XXH3 with the widest vector instructions of the processor: twice as fast as
- * with SSE2. */
+/* xxh3.h - declares XXH3 with the widest vector instructions of the processor. It is twice as fast
+ * as with SSE2. */
 #ifndef OSH_XXH3_H
 #define OSH_XXH3_H
 #include <xxhash.h>

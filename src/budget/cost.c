@@ -5,8 +5,8 @@
  *   attention    2 H Dh (t + 1) at position t, for each of the two matrix products, with H heads of
  *                width Dh. Both products of a sample of T tokens cost 2 H Dh T (T + 1). With a
  *                sliding window of W tokens, t + 1 is at most W
- *   Hessian      I (I + 1) for each token; 2/3 I^3 once for its factor (a Cholesky and a triangular
- *                inverse)
+ *   Hessian      I (I + 1) for each token. Its factor costs 2/3 I^3 once (a Cholesky and a
+ *                triangular inverse)
  *   solve        O I^2 for each Linear. On the host, some rows cost twice as much, because
  *                the error of rounding them to nearest is computed, too
  *

@@ -121,9 +121,9 @@ done:
 }
 
 /* Linears whose weights are rounded as a whole, without data, run one after the other. Raises
- * *device and *host to their peaks. ahead: true if the next weight is read while a Linear is
- * rounded. No memory is added for results that wait to be written: if memory is short, rounding
- * waits until they are written (output/emit_queue.c). */
+ * *device and *host to the peaks of this work. ahead: true if the next weight is read while a
+ * Linear is rounded. No memory is added for results that wait to be written: if memory is short,
+ * rounding waits until they are written (output/emit_queue.c). */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {

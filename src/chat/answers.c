@@ -29,7 +29,7 @@ typedef struct talk {
     turn *turns;             // own
     size_t n;
     /* asked: text of the messages before an answer, with the generation prompt.
-     * before: the same without the generation prompt.
+     * before: the same text without the generation prompt.
      * upto: text of the messages up to and including the answer. */
     osh_buf asked, before, upto;
 } talk;

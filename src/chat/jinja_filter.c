@@ -341,8 +341,9 @@ static osh_jv filter_map(osh_jrun *r, const osh_jargs *a)
     return out;
 }
 
-/* Runs one of four filters. `select` and `reject` have the arguments: a test, and the arguments of
- * the test. `selectattr` and `rejectattr` have an attribute before these arguments. */
+/* Implements four filters. The arguments of `select` and `reject` are the name of a test and the
+ * arguments of the test. `selectattr` and `rejectattr` have the name of an attribute before
+ * them. */
 static osh_jv filter_choose(osh_jrun *r, const osh_jargs *a, bool by_attribute, bool keep)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_ITER);

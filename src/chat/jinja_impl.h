@@ -174,7 +174,7 @@ typedef struct osh_jrun {
     bool strict;
     /* view: gets the positions (in `out`) of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
-    osh_buf *marked; // view: text of the whole template; in some blocks `out` is another buffer
+    osh_buf *marked; // view: the text of the whole template. Some blocks write to another `out`
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
@@ -329,8 +329,8 @@ typedef struct osh_jargs {
 typedef struct osh_jbuiltin {
     const char *name;
     osh_jv (*call)(osh_jrun *r, const osh_jargs *a);
-    /* Names of parameters, such as "old new count?"; ?: optional; "*" at the end: any further
-     * arguments. */
+    /* Names of the parameters, separated by spaces. A "?" after a name marks an optional parameter.
+     * A "*" at the end allows any further arguments. */
     const char *params;
     unsigned of;        // bits 1 << osh_jv_kind: kinds of objects that have the method
 } osh_jbuiltin;

@@ -17,7 +17,7 @@ typedef struct line { // a parsed command line
         osh_pull_options pull;
         osh_report_options report;
         osh_compare_options compare;
-    } options; // own; used is only the member of `command`, into which its flags are parsed
+    } options; // own: flags of the command; only the member of `command` is used
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;

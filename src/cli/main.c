@@ -153,7 +153,8 @@ static osh_status context_make(osh_ctx **cx, bool *live, int64_t threads, const 
 const char *osh_from_env(const char *name) { return getenv(name); }
 
 /* Sets opt->profile from the variable ONESHOT_PROFILING if the command line has no --profile. The
- * value is the name of a file, "1" for oneshot_profile.yaml, or "0" or empty for no profile. */
+ * value is the name of a file, or "1" for oneshot_profile.yaml. With "0" or an empty value there is
+ * no profile. */
 static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 {
     const char *file = osh_from_env("ONESHOT_PROFILING");

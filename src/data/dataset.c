@@ -1,10 +1,11 @@
 /* dataset.c - converts rows to samples: chooses the rows, cuts them, and applies a collator.
  *
- * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences.
- * Rows keep the order of the file (LLM Compressor sorts them by descending length). A shuffle has a
- * seed. Padding is not stored (in LLM Compressor padding is part of every statistic). Concatenation
- * drops tokens only once, after the last full block (LLM Compressor drops tokens after each 1000
- * rows). */
+ * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
+ *   - Rows keep the order of the file. LLM Compressor sorts them by descending length.
+ *   - A shuffle has a seed.
+ *   - Padding is not stored. In LLM Compressor it is part of every statistic.
+ *   - Concatenation drops tokens only once, after the last full block. LLM Compressor drops tokens
+ *     after each 1000 rows. */
 #include "data/loader.h"
 #include "base/rng.h"
 #include "data/split.h"

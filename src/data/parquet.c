@@ -273,7 +273,7 @@ done:
     return rc;
 }
 
-/* Writes the elements of the repeated node i of group `list`. */
+/* Writes the elements of the repeated node `i` of group `list`. */
 static osh_status parquet_put_list(osh_ctx *cx, osh_parquet *p, int list, int i)
 {
     osh_status rc = OSH_OK;

@@ -187,8 +187,8 @@ static int level_width(int max)
     return width;
 }
 
-/* Opens the decoder *h of the levels in the first `n` bytes of *b, and moves b->at to the end of
- * the levels. max: largest level. */
+/* Opens the decoder *h for levels, which are the first `n` bytes of *b. Moves b->at to their end.
+ * max: largest level. */
 static bool levels_open(osh_pq_hybrid *h, osh_pq_bytes *b, int64_t n, int max)
 {
     if (n < 0 || n > b->end - b->at) return false;

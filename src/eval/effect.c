@@ -18,7 +18,7 @@
 #include "modifiers/modifier.h"
 #include "quant/observer.h"
 
-typedef struct stream { // stream: the batches of a model in which only one unit is rounded
+typedef struct stream { // the batches of a model in which only one unit is rounded
     osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL until the subgraph of the unit has run
 } stream;
 

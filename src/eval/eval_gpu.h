@@ -3,9 +3,10 @@
  *
  *   | workspace | weights (eval_weights.h) | rounded input | stored values |   ◄── batch, scores |
  *
- * osh_eval_gpu_open allocates the blocks at the front once, so the predicted bytes are exactly the
- * allocated bytes. Batches are cut as for a calibration on a GPU (schedule/batches.c). So the
- * results depend on the data and the GPU, but not on budgets or --batch-size. */
+ * The batch and the scores are allocated from the end of the block. osh_eval_gpu_open allocates all
+ * other parts once, so the predicted bytes are exactly the allocated bytes. Batches are cut as for
+ * a calibration on a GPU (schedule/batches.c). So the results depend on the data and the GPU, but
+ * not on budgets or --batch-size. */
 #ifndef OSH_EVAL_GPU_H
 #define OSH_EVAL_GPU_H
 #include "eval/forward.h"

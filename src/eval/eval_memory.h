@@ -4,7 +4,7 @@
 #include "eval/eval_gpu.h"
 
 typedef struct osh_eval_models { // models and data of an evaluation
-    osh_forward *f, *ref; // own; f: the model; ref: the reference model, NULL: none
+    osh_forward *f, *ref; // own; `ref` is the reference model, or NULL if there is none
     osh_eval_gpu *gpu;    // own: GPU that runs passes and scores; NULL: the host runs them
     osh_dataset d;        // own
     int64_t size;         // number of samples in a batch that runs on the host

@@ -10,8 +10,8 @@
 #include "eval/forward.h"
 
 typedef struct osh_eval_weights osh_eval_weights;
-/* Lists the steps that load the weights of the model `f` and of the reference model `ref` (NULL:
- * none). `f` and `ref` must outlive *out (own). */
+/* Lists the steps that load the weights of the model `f` and of the reference model `ref`, which
+ * may be NULL. `f` and `ref` must outlive *out (own). */
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
                                 const osh_forward *ref);
 /* Waits for the thread that reads; accepts NULL. */

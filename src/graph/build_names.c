@@ -63,10 +63,10 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Finds the first pair of prefixes that fits the checkpoint: it has an embedding table with the
- * inner prefix. Sets b->inner and b->outer to this pair. Ignores pairs whose inner prefix does not
- * begin with `without`, and removes `without` from the other inner prefixes. (Models that were
- * saved without a head have such names.) */
+/* Finds the first pair of prefixes whose inner prefix the embedding table of the checkpoint has.
+ * Sets b->inner and b->outer to this pair. Ignores pairs whose inner prefix does not begin with
+ * `without`, and removes `without` from the other inner prefixes. (In the checkpoint of a model
+ * that was saved without its head, names do not begin with `without`.) */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

@@ -42,7 +42,7 @@ struct osh_device_peaks {
     const osh_graph *g; // view
     act *acts;          // own [room_acts]: the steps; the first n_acts elements are used
     size_t n_acts, room_acts;
-    scratch *scratches; // own [room_scratches]: no two are equal
+    scratch *scratches; // own [room_scratches]: all elements differ
     size_t n_scratches, room_scratches;
     /* [values] True for values that exist at the current node of a walk. Between walks, all entries
      * are false. */

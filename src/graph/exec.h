@@ -5,9 +5,9 @@
 #include "graph/graph.h"
 #include "tensor/device.h"
 
-/* The weights of a graph. The arrays `w` and `host` have an entry for each weight of the graph;
- * NULL: the weight is not loaded. Weights that a modifier has written have the compute dtype. All
- * other weights have the dtype of the file. */
+/* The weights of a graph. The arrays `w` and `host` have an entry for each weight of the graph. An
+ * entry is NULL if the weight is not loaded. Weights that a modifier has written have the compute
+ * dtype. All other weights have the dtype of the file. */
 typedef struct osh_weights {
     osh_tensor **w;     // own: tensors that the ops read, on the device if there is one
     /* own: if there is a device, copies in host memory for the solver and the output; otherwise all

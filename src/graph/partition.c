@@ -146,7 +146,7 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the last m for which this is true is the outermost target
+            if (hit[m]) unit[i] = m; // ends with the outermost target
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)

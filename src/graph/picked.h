@@ -8,7 +8,7 @@
 #include "tensor/device.h"
 
 typedef struct osh_picked {
-    osh_tensor *ids; // own: I32 [N] in host memory: for each of the N ids, index of its row in w
+    osh_tensor *ids; // own: I32 [N] in host memory; index in `w` of the row of each id
     osh_tensor *w;   // own: [distinct ids, D] on the device, in the order of the table
 } osh_picked;
 /* True if weight k of the node is a table that is not read as a whole: only the rows that the

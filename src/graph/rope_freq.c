@@ -1,12 +1,14 @@
 /* rope_freq.c - computes inverse frequencies f[i] as modeling_rope_utils.py of transformers does.
  *
  *   default   f[i] = 1 / theta^(2i / dim)
- *   linear    f / factor
- *   llama3    long waves / factor, short waves unchanged, a blend between
- *   dynamic   the default f, for short samples; the op raises theta for longer samples
- *   yarn      a weighted mean of f / factor and f; the weights depend on i; cos and sin are scaled
- *   longrope  f[i] / short_factor[i]; for long samples f[i] / long_factor[i]; cos and sin are
- *             scaled
+ *   linear    f[i] is divided by factor
+ *   llama3    f[i] is divided by factor for long waves and unchanged for short waves. Between them
+ *             it is a mean of both
+ *   dynamic   f[i] is unchanged for short samples. For longer samples the op raises theta
+ *   yarn      f[i] becomes a mean of f[i] / factor and f[i], whose weights depend on i. cos and sin
+ *             are scaled
+ *   longrope  f[i] is divided by short_factor[i], or by long_factor[i] for long samples. cos and
+ *             sin are scaled
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
  * Like torch, this file computes in f32 and rounds after each step. Only theta^x is computed in

@@ -1,8 +1,8 @@
 /* routed.h - lets an expert run only on the rows that the router sends to it. On a device,
  * consecutive experts of a layer run together; such experts are called a mixture.
  *
- *   route [N, E]    expert 5 has weights in rows 3 and 8
- *   gate, up, glu and down run on rows 3 and 8; moe_combine reads only these rows of down */
+ * For example, if expert 5 has weights in rows 3 and 8 of route [N, E], its gate, up, glu and down
+ * run on rows 3 and 8. The op moe_combine reads only these rows of the output of down. */
 #ifndef OSH_ROUTED_H
 #define OSH_ROUTED_H
 #include "graph/graph.h"

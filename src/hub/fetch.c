@@ -106,8 +106,9 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. If the answer is the whole file instead of a part,
- * ends the request: returns OSH_E_IO, but sets s->over, so that this is not a failure. */
+/* Checks that the answer is the requested part. If the server sends the whole file instead, returns
+ * OSH_E_IO to end the request. It then sets s->over, so that the caller does not treat this as a
+ * failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;

@@ -68,7 +68,7 @@ bool osh_http_is_url(const char *url);
  * `keep`. */
 osh_status osh_http_encode(osh_ctx *cx, osh_buf *b, const char *text, const char *keep);
 /* Returns the number of seconds to wait, plus 1, or -1 if the reply does not say how long. If the
- * header RateLimit says that its limit is exhausted, its number is used. Otherwise the number of
- * the header Retry-After is used. */
+ * header RateLimit says that its limit is exhausted, the seconds are those of RateLimit. Otherwise
+ * they are those of the header Retry-After. */
 int64_t osh_http_wait(const osh_http_reply *r);
 #endif

@@ -3,7 +3,7 @@
  *
  *   CACHE/models--org--name/refs/main               commit of `main`: 40 hex digits, no newline
  *   CACHE/models--org--name/snapshots/<commit>/     config.json -> ../../blobs/<etag>
- *   CACHE/models--org--name/blobs/<etag>            etag: SHA-256 if large, else git's SHA-1
+ *   CACHE/models--org--name/blobs/<etag>            etag: SHA-256 of a large file, else git's SHA-1
  *
  * Files in the cache are used without a request; missing files are downloaded. */
 #ifndef OSH_HUB_H

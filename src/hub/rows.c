@@ -265,8 +265,8 @@ done:
     return rc;
 }
 
-/* Downloads and writes rows [at, at + *length) of the split. The server may send fewer: *n is the
- * number of rows that were written. */
+/* Downloads and writes rows [at, at + *length) of the split. The server may send fewer rows. Sets
+ * *n to the number of rows that were written. */
 static osh_status rows_write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
 {
     osh_status rc = OSH_OK;

@@ -39,7 +39,7 @@ typedef struct osh_checkpoint {
     osh_container **shards;  // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
-    char **aside; // own, each name own: safetensors files that do not belong to the model
+    char **aside; // own, with own names: safetensors files that do not belong to the model
     size_t n_aside;
     osh_ckpt_tensor *tensors; // own: all tensors, sorted by shard and, in a shard, by offset
     int64_t n_tensors;
@@ -83,8 +83,8 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
                                       const osh_entry *like, osh_ckpt_make make, void *user);
 /* Changes the list of tensors: removes the stored tensors from which virtual tensors are computed.
  * `by` [tensors] has a number for each tensor. If the number is -1, the tensor remains in the list.
- * If it is less than -1, the tensor is removed. Otherwise the virtual tensor with this index
- * replaces the tensor in the list. The indices of tensors change (ckpt_virtual.c). */
+ * If it is less than -1, the tensor is removed. Otherwise it is the index of the virtual tensor
+ * that replaces the tensor in the list. The indices of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
  * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */

@@ -5,7 +5,7 @@
 #include "io/checkpoint.h"
 
 /* Chooses between model.safetensors and an index if both exist; ck has the names of the shards from
- * the index. In this case transformers would read model.safetensors, but vLLM would read the
+ * the index. If both exist, transformers would read model.safetensors, but vLLM would read the
  * shards. So the function sets *single to true only in two cases: all shards of the index are the
  * file model.safetensors (or links to it), or no shard of the index exists. Fails in all other
  * cases. */

@@ -1,11 +1,12 @@
 /* hf_quant.c - finds the description of a quantized source.
  *
- *   config.json: quantization_config, quantization_config of the text model, or compression_config
- *   quantize_config.json, quant_config.json
- *   hf_quant_config.json       the description is the value of the key "quantization"
+ *   - In config.json it is the value of quantization_config, of quantization_config of the text
+ *     model, or of compression_config.
+ *   - Each of quantize_config.json and quant_config.json is a description as a whole.
+ *   - In hf_quant_config.json it is the value of the key "quantization".
  *
- * A file is read only if config.json has none of the three keys. Rows of quant/sources.def name the
- * libraries that write these files. */
+ * One of the other files is read only if config.json has none of the three keys. Rows of
+ * quant/sources.def name the libraries that write these files. */
 #include "io/hf_quant.h"
 
 #include <string.h>

@@ -2,12 +2,14 @@
  * osh_rope.
  *
  * The rules are those of RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
- *   dict: rope_scaling if it is not empty, else rope_parameters
- *   type: "rope_type" of the dict, else "type" of the dict
- *   rope_theta, partial_rotary_factor: from the dict, else from the top level, else 10000 and 1
- *   original_max_position_embeddings (llama3, yarn): from the top level, else from the dict, else
- *   max_position_embeddings; other types have none
- *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
+ *   - The dict is rope_scaling if it is not empty, else rope_parameters.
+ *   - The type is "rope_type" of the dict, else "type" of the dict.
+ *   - rope_theta and partial_rotary_factor are read from the dict, else from the top level. Their
+ *     defaults are those of the family, else 10000 and 1.
+ *   - llama3, yarn and longrope use original_max_position_embeddings. It is read from the top
+ *     level, else from the dict. Its default is that of the family, else max_position_embeddings.
+ *   - For yarn, a factor of null is replaced by the quotient of max_position_embeddings and
+ *     original_max_position_embeddings. beta_fast and beta_slow count as absent if they are 0.
  *
  * rope_parameters may have one object for each layer type. These objects are accepted if all of
  * them are equal, or if the sliding layers of the family have a rope of their own (Gemma 3, OLMo

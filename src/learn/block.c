@@ -12,8 +12,8 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 enum { TOKENS = 2048 };
 
 typedef struct block_bias { // an optimized bias of a Linear, in f32
-    /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
-     * allocation. */
+    /* One allocation has the arrays of `v`, followed by `first`. v.x owns it, and is its
+     * address. */
     osh_ada_vector v;
     float *first;     // view: the bias before learning
 } block_bias;

@@ -100,7 +100,8 @@ done:
 }
 
 /* Lengths of the arrays `room`, `zero` and `start` of a learner, in elements. osh_tune_new and
- * osh_tune_take allocate arrays of these lengths, and osh_tune_bytes computes their bytes. */
+ * osh_tune_take allocate arrays of these lengths, and osh_tune_bytes counts the bytes of these
+ * arrays. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
 static int64_t tune_norm_floats(int64_t n) { return 5 * n; }

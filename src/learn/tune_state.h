@@ -33,9 +33,9 @@ struct osh_tune {
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* tune_steps.c defines the next functions. Runs a row forward through the model, up to the output
- * head. keep [values]: true for values that remain in the batch *b. If `keep` is NULL, all values
- * remain. */
+/* Runs a row forward through the model, up to the output head. keep [values]: true for values that
+ * remain in the batch *b. If `keep` is NULL, all values remain. (This function and the next one are
+ * in tune_steps.c.) */
 osh_status osh_tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                             const bool *keep);
 /* Sets *peak to the largest number of bytes that are allocated at a time while a row of n_tokens

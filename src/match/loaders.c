@@ -46,7 +46,7 @@ static bool group_has_rule(const osh_q_scheme *s, int rule)
     return yes;
 }
 
-/* True if group a comes before group b in the config.json of the output. */
+/* True if group `a` comes before group `b` in the config.json of the output. */
 static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
 {
     char names[2][32];

@@ -91,7 +91,7 @@ done:
     return rc;
 }
 
-/* Appends a regex to b that matches `name` after any prefix. For example, "proj_out" becomes
+/* Appends to `b` a regex that matches `name` after any prefix. For example, "proj_out" becomes
  * "re:(.*\.)?proj_out$". */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -207,9 +207,9 @@ done:
 }
 
 /* Adds `entries` to the ignore list of the output, except entries that match a quantized module. If
- * such an entry also matches dense modules, they are in the list under their own names. Entries
- * that match no module of the source are added, because loaders create modules that the source does
- * not have. */
+ * such an entry also matches dense modules, these modules are in the list under their own names.
+ * Entries that match no module of the source are added, because loaders create modules that the
+ * source does not have. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {

@@ -70,9 +70,9 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
     /* Mean squares of gradients, in F64. A survey measures them (eval/gradients.h). The tensors are
      * own; NULL: not measured. */
     struct {
-        /* outputs [O]: for each element of the Linear's output.
-         * inputs [I]: for each element of its input. NULL unless the Linear is the first one that
-         * reads the input, and a candidate scheme rounds inputs. */
+        /* outputs [O]: one number for each element of the Linear's output.
+         * inputs [I]: one number for each element of the Linear's input. NULL unless the Linear is
+         * the first one that reads the input, and a candidate scheme rounds inputs. */
         osh_tensor *outputs, *inputs;
     } gradients;
 } osh_linear;

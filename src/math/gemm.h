@@ -20,7 +20,7 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Sets *i and *j to the row and the column of tile number c. The n x n tiles are numbered row by
+/* Sets *i and *j to the row and the column of tile number `c`. The n x n tiles are numbered row by
  * row: c = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {

@@ -31,8 +31,8 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs);
  * measures its own memory must open it before the measurement. Fails with OSH_E_UNSUPPORTED if
  * OpenBLAS is missing or if osh_isa_check_core fails. */
 osh_status osh_isa_load(osh_ctx *cx);
-/* Returns the number of bytes of memory that the program does not count (osh_mem_uncounted), plus
- * an estimate of the number of bytes that libraries allocate later. */
+/* Returns the bytes that the program uses but does not count (osh_mem_uncounted), plus an estimate
+ * of the bytes that libraries allocate later. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
 /* Largest difference in bytes between the results of osh_isa_uncounted in two runs of one command.
  * Messages add it to the smallest budget that they recommend. */

@@ -20,7 +20,7 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    /* panel: number of words from one panel of b to the next.
+    /* panel: number of words from one panel of `b` to the next.
      * steps: k / 32, where k is padded to a multiple of 32. */
     int64_t panel, steps;
     bool far;

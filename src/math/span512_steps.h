@@ -108,7 +108,7 @@ WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
     } else {
         EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
     }
-    EVERY(n) e[k] = _mm512_min_ps(limit, e[k]); // the result is NaN if e is NaN
+    EVERY(n) e[k] = _mm512_min_ps(limit, e[k]); // the result is NaN if `e` is NaN
     exp_below(e, n);
     EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
     EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);

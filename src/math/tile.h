@@ -28,8 +28,8 @@ typedef struct osh_tile_a {
     int64_t row, col, strip;
 } osh_tile_a; // `p` is a view of the elements
 
-/* Matrix b in panels of 16 columns: panel j begins at p + j * panel, and row l of a panel begins at
- * l * step in the panel. */
+/* Matrix `b` in panels of 16 columns. Panel `j` begins at p + j * panel. Row `l` of a panel begins
+ * at l * step in the panel. */
 typedef struct osh_tile_b {
     const float *p;
     int64_t panel, step;

@@ -65,7 +65,7 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* Computes x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
+/* Replaces x by e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the
  * result is 0. If x is NaN, the result is NaN. Reduction and polynomial are those of Cephes:
  *
  *   x = n ln 2 + r
@@ -120,7 +120,7 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
                                  -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                  2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
     osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23),
-            // e is the n of the formula above; 0x3f3504f3 are the bits of sqrt 1/2
+            // `e` is n of the formula above; 0x3f3504f3 are the bits of sqrt 1/2
             rest = bits - (e << 23);
     osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
     v8_set(&p, part[0]);

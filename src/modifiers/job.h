@@ -84,8 +84,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     void *codes;
     osh_qparams params;         // own, result
     double nmse;                // result: |w - dq|^2 / |w|^2; dq: dequantized weight
-    /* Result: loss of pruning, the sum of the squares of the weights that became 0, divided by
-     * |w|^2 before pruning. 0: no weight became 0, or pruning also changed other weights. */
+    /* Result: the sum of the squares of the weights that pruning made 0, divided by |w|^2 before
+     * pruning. 0: pruning made no weight 0, or it also changed other weights. */
     double removed;
     /* Result: tr(dW H dW^T), with the damped H and dW = dequantized weight - target. Negative:
      * there is no Hessian. */

@@ -34,8 +34,8 @@ typedef struct osh_solver {
      * which `compress` works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
-    /* The next three functions solve several groups of jobs in one call on a device. NULL: the
-     * modifier does not support such calls.
+    /* The next three functions solve several groups of jobs in one call on a device. They are NULL
+     * if the modifier does not support such calls.
      * gathers: returns true if a group may be solved together with other groups.
      * compress_groups: solves groups of equal shape in one call, and gives the same bytes as
      * `compress`. The results of all groups are in memory at the same time.

@@ -134,7 +134,7 @@ done:
 }
 
 /* Computes v_j [I] of the formula at the top of this file, for inputs that are quantized
- * dynamically with the arguments a. diag [I]: diagonal of H. peaks: statistic OSH_STAT_PEAKS; 0:
+ * dynamically with the arguments `a`. diag [I]: diagonal of H. peaks: statistic OSH_STAT_PEAKS; 0:
  * unknown. */
 static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
                             int64_t I)

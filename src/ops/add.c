@@ -1,4 +1,4 @@
-/* add.c - y = a + b, a residual connection. The sum is rounded to the dtype of a.
+/* add.c - computes y = a + b, a residual connection. The sum is rounded to the dtype of a.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may overwrite a or b
  *

@@ -267,8 +267,9 @@ static bool attention_limits(const void *attr, int k)
     return k == 0 && ((const osh_attention_attr *)attr)->softcap > 0;
 }
 
-/* Returns the number of unmasked pairs (query, key) over all samples. window: tokens of a sliding
- * window, 0: none. chunk: tokens of a chunk, 0: none. */
+/* Returns the number of unmasked pairs (query, key) over all samples.
+ * window: number of tokens of a sliding window; 0: no window.
+ * chunk: number of tokens of a chunk; 0: no chunks. */
 static double attended_pairs(const osh_seqs *d, int64_t window, int64_t chunk)
 {
     double sum = 0;

@@ -1,4 +1,5 @@
-/* channel_gain.c - y = x w, with a factor for each channel (Gemma 3n's correct_output_scale).
+/* channel_gain.c - computes y = x w, with a factor for each channel (Gemma 3n's
+ * correct_output_scale).
  *
  *   in[0] x [N, D]     in[1] w [D]     out y [N, D]     y may overwrite x
  *

@@ -216,9 +216,8 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
      * dS: gradient of the state, [Dk, Dv]. */
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
-    /* Each is [Dv].
-     * u: the e of the formulas.
-     * du: the du of the formulas. At the end of the step: the e' of the formulas. */
+    /* Arrays [Dv]. `u` has `e` of the formulas. `du` has `du` of the formulas, and at the end of
+     * the step e'. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // gates of the token: decay and beta * sigmoid(b)

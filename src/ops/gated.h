@@ -7,7 +7,7 @@
 
 typedef struct osh_gated {
     /* x [N, I]; w [F, I]; bias [F], or NULL for no bias. w[0] and bias[0] belong to gate, w[1] and
-     * bias[1] to up. N: tokens, I: input channels, F: intermediate_size. */
+     * bias[1] to up. N: tokens; I: input channels; F: intermediate_size. */
     const osh_tensor *x, *w[2], *bias[2];
     osh_tensor *out;                      // act(x gate^T) * (x up^T) [N, F]
     const osh_glu_attr *glu;

@@ -144,8 +144,8 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Computes the gradients of x, z and w on all threads. If the caller requests the gradient of w,
- * only one thread computes, because dw must be summed row by row. */
+/* Computes the gradients of x, z and w. Uses all threads, or only one if the caller requests the
+ * gradient of w, because dw must be summed row by row. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

@@ -419,8 +419,8 @@ typedef struct { // attributes of the op mix (mix.c)
 } osh_mix_attr;
 /* Returns a key for random numbers. The key depends only on the arguments. */
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
- * division. cap 0: no cap. */
+/* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). If `divide` is
+ * 0, logits are not divided. If `cap` is 0, they are not capped. */
 typedef struct { double divide, cap; } osh_logits_rule;
 /* Attributes of nll and kl. Index 0: the model. Index 1: the reference model. A bias is added to
  * the logits before they are rounded. After that, the rule changes them. */

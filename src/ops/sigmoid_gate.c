@@ -1,4 +1,5 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row, each head or each element.
+/* sigmoid_gate.c - computes y = sigmoid(gate) x, with one gate for each row, each head or each
+ * element.
  *
  *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may overwrite x
  *   gate g applies to elements [g D / G, (g + 1) D / G)

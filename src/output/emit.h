@@ -89,8 +89,8 @@ osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, con
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
 /* Records that a subgraph is complete. generation: number of the visit that stored and synced the
- * subgraph's activations in the disk tier; -1: none did. If it is not -1, the record is on the disk
- * when this function returns. */
+ * subgraph's activations in the disk tier, or -1 if no visit did. If `generation` is not -1, the
+ * record is on the disk when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
 /* Fails if the bytes of a shard of the source have changed. Reads a shard again only if its stamp
  * (size, inode, times) has changed. If `last` is true, also reads it again if its stamp is too

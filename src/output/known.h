@@ -17,9 +17,9 @@ typedef struct osh_known {
 } osh_known;
 /* Frees the names and sets *k to zero. */
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
-/* Lists the files that a run with this manifest writes into its partial directory, also temporary
- * ones. `was`: journal of the run that created the directory; may be NULL if that run had the
- * same plan. */
+/* Lists the files that a run with this manifest writes into its partial directory, including
+ * temporary files. `was`: journal of the run that created the directory; may be NULL if that run
+ * had the same plan. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_manifest *p,
                             const osh_journal *was);
 /* Lists the files of a run that writes no output tensors (a survey). */

@@ -1,10 +1,8 @@
 /* share.h - lets several ranks write one output. Each file is written by one rank. Rank 0 makes the
  * directory and the files and writes the journal; the other ranks open the files that they write.
- *
- *   rank k   writes tensors | syncs its files | sends the records of these tensors to rank 0
- *   rank 0   takes the records | appends them to the journal, as if it had written the tensors
- *
- * The records of a rank reach the journal only after its bytes are on the disk. */
+ * A rank writes tensors, syncs its files, and then sends the records of these tensors to rank 0.
+ * Rank 0 appends these records to the journal, as if it had written the tensors itself. So the
+ * records of a rank reach the journal only after its bytes are on the disk. */
 #ifndef OSH_SHARE_H
 #define OSH_SHARE_H
 #include "output/emit.h"

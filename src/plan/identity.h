@@ -33,7 +33,7 @@ typedef enum { OSH_IDENTITY_ALL, OSH_IDENTITY_FIELDS, OSH_IDENTITY_STAMPS } osh_
 osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id,
                              osh_identity_part part);
 /* Compares the fields for the source, except stamps. Sets *out (own) to a text about the first
- * field that differs between a and b, or to NULL if no field differs. */
+ * field that differs between `a` and `b`, or to NULL if no field differs. */
 osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a,
                                        const osh_identity *b);
 /* Compares all fields of `id`, except stamps, with the JSON object `was`. Sets *out (own) to a text

@@ -334,7 +334,7 @@ static bool lora_fits(const osh_lora *w, bool turned)
 }
 
 /* Decides which updates are transposed before they are added: those of embeddings and of Conv1Ds,
- * which store [in, out]. Like PEFT, it looks at the class of the module, and not at
+ * which store [in, out]. Like PEFT, the function looks at the class of the module, and not at
  * fan_in_fan_out. */
 static osh_status adapter_turn(osh_ctx *cx, osh_adapter *a)
 {

@@ -8,7 +8,8 @@
 /* Returns the value in the middle of bin i of the histogram h. */
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
 /* Returns the mean error of the values x if they are quantized with the range [lo, hi]. The error
- * of a value is |x - dq(x)|^power. dq: quantizes and dequantizes; power: chosen by the observer. */
+ * of a value is |x - dq(x)|^power. The function dq quantizes and dequantizes a value. The observer
+ * chooses `power`. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 /* The observer has several candidate ranges. The next two functions set [*lo, *hi] to the candidate
  * with the smallest loss. If several have this loss, the first is chosen. osh_calibrate_least

@@ -5,7 +5,7 @@
  *   range    compares bit patterns, so that the result is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
  *   decode   y = rnd((q - z) * s)
- *   error    sum of squares in double
+ *   error    adds squares in double
  *
  * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path).
  * torch computes each BF16 or F16 operation in f32 and rounds the result, like rnd. */

@@ -46,7 +46,7 @@ typedef struct osh_q_kernels {
      * NaN, which then remains. */
     void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
     /* Converts n ranges to `scale` [n], and to `zp` [n] if `zp` is not NULL. Returns the number k
-     * <= n of ranges that were converted. The caller must convert the other ranges, [k, n). */
+     * of ranges that were converted. The caller must convert the other ranges, [k, n). */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                       const osh_q_scale_rule *rule);
     /* Computes codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)). x must be finite.
@@ -74,7 +74,7 @@ void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_
                        const osh_q_code *c, const osh_q_kernels *k);
 /* The next two functions return the kernels for a CPU with AVX2 or with AVX-512 (OSH_ISA_AVX2,
  * OSH_ISA_AVX512). The caller checks once that the CPU has these instructions, because CPUID is
- * slow in a virtual machine. They return NULL if the program was not built for x86-64. */
+ * slow in a virtual machine. Both functions return NULL if the program was not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_avx512(void);
 /* The next three functions belong to the AVX2 kernels. The AVX-512 kernels use them, too. */

@@ -53,10 +53,10 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), ties to even. Returns the codes, with sign
- * bits from `signs`. For a normal number, the f32 mantissa is rounded to 3 bits and the exponent
- * gets another bias. A number below n = 2^(1 - bias), the smallest normal number, is rounded to a
- * multiple of n / 8. */
+/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), and ties to even. Returns the codes, with
+ * sign bits from `signs`. For a normal number, the f32 mantissa is rounded to 3 bits and the
+ * exponent gets another bias. A number below n = 2^(1 - bias), the smallest normal number, is
+ * rounded to a multiple of n / 8. */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);

@@ -86,17 +86,17 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
-/* True if the scales may be negative: with integer codes, without zero points, and with a scale for
- * each group or row. A negative scale is useful because the smallest code has a larger magnitude
- * than the largest code. */
+/* True if the scales may be negative. For this, the codes must be integers without zero points, and
+ * each group or row must have a scale. A negative scale is useful because the smallest code has a
+ * larger magnitude than the largest code. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
            (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
 /* In a weight [O, I], some consecutive rows and columns share a scale. osh_q_scale_rows returns the
- * number of these rows, and osh_q_scale_cols the number of these columns. The last scale may have
- * fewer. */
+ * number of these rows, and osh_q_scale_cols the number of these columns. The last scale may be for
+ * fewer rows or columns. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
 {
     return a->strategy == OSH_Q_TENSOR ? O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;

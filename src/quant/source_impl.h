@@ -39,7 +39,7 @@ typedef struct osh_source_type {
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    /* Returns the number of bytes of scratch of make_rows, with the overhead of the allocator. */
+    /* Returns the bytes that the scratch of make_rows needs, with the allocator's overhead. */
     size_t (*bytes)(const osh_source_module *q);
 } osh_source_type;
 

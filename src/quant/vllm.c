@@ -391,8 +391,9 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* Returns the kernels of vLLM for NVFP4, MXFP4 and MXFP8. Inputs must be dense or have the
- * arguments of the weights. MXFP4 weights may also have FP8 inputs. */
+/* Returns the kernels of vLLM for weights in NVFP4, MXFP4 and MXFP8. There are none unless the
+ * inputs are dense or have the arguments of the weights. Inputs of MXFP4 weights may also be
+ * FP8. */
 static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};

@@ -56,7 +56,7 @@ int osh_ranks_threads(const osh_ranks *r)
 
 /* ---- the start ---- */
 
-/* Opens the module of the launcher l. The module's libraries are never closed, because their
+/* Opens the module of the launcher `l`. The module's libraries are never closed, because their
  * threads and data remain. RTLD_GLOBAL is needed, because the plugins of Open MPI look for
  * functions of Open MPI in all libraries. */
 static osh_status module_find(osh_ctx *cx, const osh_ranks_table **to, const osh_launcher *l)

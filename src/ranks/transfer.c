@@ -54,8 +54,8 @@ static osh_status transfer_finish(osh_ctx *cx, osh_ranks *r, int code, void *req
     return rc ? rc : osh_ranks_wait(cx, r, &request);
 }
 
-/* Returns the number of bytes of one part of a transfer of n bytes. The part begins at byte
- * `at`. */
+/* Returns the size in bytes of one part of a transfer. The transfer has n bytes, and the part
+ * begins at byte `at`. */
 static size_t part_bytes(size_t n, size_t at)
 {
     return n - at < OSH_RANKS_PART ? n - at : OSH_RANKS_PART;

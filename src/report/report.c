@@ -230,8 +230,8 @@ static bool device_add_detours(cJSON *o, const osh_device_counters *c)
     return ok;
 }
 
-/* Adds the tier (GPU, host or disk) in which values are stored between subgraphs. Adds the bytes of
- * values that were copied to and from the GPU. */
+/* Adds the object "values". It has the tier (GPU, host or disk) in which values are stored between
+ * subgraphs, and how many bytes of values were copied to and from the GPU. */
 static bool device_add_values(cJSON *o, const osh_plan *p, const osh_device_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");

@@ -40,7 +40,7 @@ static void html_about_row(osh_page *pg, const char *what, const char *text)
     PUT(pg, "</td></tr>\n");
 }
 
-/* Writes the table of the run: model, scheme, date and machine; then the command. */
+/* Writes the table of the run (model, scheme, date and machine), and then the command. */
 static void html_about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;

@@ -85,7 +85,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
     const osh_router_tokens *x = &r->coverage->routers[i];
     const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
-    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // o: own; tokens: view, a member of o
+    cJSON *o = cJSON_CreateObject(), *tokens = NULL; // o: own; tokens: view of a member of `o`
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
               osh_report_number(o, "tokens", (double)x->n_tokens) &&
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));

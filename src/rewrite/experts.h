@@ -30,8 +30,8 @@ struct osh_experts {
      * source tensor that are kept. (A virtual tensor is computed when it is read.) */
     struct osh_kept_rows *rows; // own
 };
-/* Removes experts from the checkpoint of `in`: the experts that the recipe names. Needs in->recipe
- * and in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
+/* Removes the experts that the recipe names from the checkpoint of `in`. Needs in->recipe and
+ * in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* Sets *out (own) to a list with the number of experts that each decoder layer keeps. The number is
  * -1 if the layer keeps all experts. Sets *out to NULL if the recipe removes no experts. */

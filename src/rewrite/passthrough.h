@@ -1,7 +1,7 @@
 /* passthrough.h - finds values that use the range of an earlier value (--calib-passthrough). The
  * range is the smallest and the largest element. The earlier value is called the source. An op that
  * keeps ranges (OSH_OP_PASSES) must compute the value from its source. Static inputs of Linears may
- * use the range of their source. Keys and values of attention may use it if all heads have the same
+ * use the range of their source. So may keys and values of attention if all heads have the same
  * scale. The source must be observed in the same subgraph. Otherwise the value itself is
  * observed. */
 #ifndef OSH_PASSTHROUGH_H

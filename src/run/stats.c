@@ -476,8 +476,8 @@ done:
     return rc;
 }
 
-/* Does nothing without GPUs. Each expert has its own sums. Finds out whether any rank has added
- * rows to these sums (osh_stats_is_empty). */
+/* Each expert has its own sums. Finds out whether any rank has added rows to these sums
+ * (osh_stats_is_empty). Does nothing without GPUs. */
 static osh_status stats_count_ranks(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

@@ -20,8 +20,8 @@ bool osh_stream_looks(const osh_schedule *p, int linear);
 /* Returns the number of rows of the weight that must be rounded together. If blocks have scales,
  * this is the number of rows of a block. Otherwise it is 1. */
 int64_t osh_band_unit(const osh_linear *l);
-/* Returns the number of rows of a band of a tensor with n_rows rows. It is a multiple of `unit`.
- * row_bytes: bytes of one row. */
+/* A tensor with n_rows rows is processed in bands. Returns the number of rows of a band, which is a
+ * multiple of `unit`. row_bytes: bytes of one row. */
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit);
 /* Returns the number of rows that a band of the Linear's weight has. The last band may have fewer
  * rows. */

@@ -55,8 +55,8 @@ static osh_status walk_round(osh_ctx *cx, osh_visit_walk *w, int next)
 {
     osh_status rc = OSH_OK;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* again: true if the inputs of the range are read after the last round: by another pass, or by
-     * learning by block.
+    /* again: true if another pass, or learning by block, reads the inputs of the range after the
+     * last round.
      * over: true if the inputs are not read after this round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (osh_visit_solved(w, w->stats) && !outputs) goto done;

@@ -1,6 +1,7 @@
 /* windows.c - finds the calls and windows of a solve (windows.h). On the host, the calls of a
  * window are consecutive and have similar sizes. On a GPU, the calls of a window have equal shapes.
- * They may be anywhere in the range, because the Linears of a layer have different shapes. */
+ * These calls may be anywhere in the range, because the Linears of a layer have different
+ * shapes. */
 #include "schedule/windows.h"
 
 static bool windows_done(const osh_windows *w, int linear)

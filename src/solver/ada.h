@@ -36,8 +36,8 @@ typedef struct osh_ada_rule {
      * from, to: exponent beta of the rounding term. beta is `from` after the warm start, and `to`
      * in the last step. */
     double reg, from, to;
-    /* Warm start: fraction of all steps, counted from the first step. During the warm start the
-     * loss has no rounding term, and learning does not stop early. */
+    /* Fraction of all steps that belong to the warm start, which begins with the first step. During
+     * the warm start the loss has no rounding term, and learning does not stop early. */
     double warm;
     /* Learning of a block of rows stops early if the mean loss of a window is not below the mean
      * loss of the previous window. A window is this number of consecutive steps. OSH_ADA_ROUND

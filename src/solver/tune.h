@@ -5,7 +5,8 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    /* steps: number of steps of Adam, 0: no tuning. rows: number of samples in a step. */
+    /* steps: number of steps of Adam; 0: nothing is tuned.
+     * rows: number of samples in a step. */
     int64_t steps, rows;
     /* code_rate: learning rate of codes.
      * rate: learning rate of the scales and of the norms' weights, relative to their values. */

@@ -26,8 +26,10 @@ struct osh_blocks {
     /* List of the blocks that were given back and wait for reuse. The last block that was given
      * back comes first. */
     osh_block *waiting; // own
-    /* Numbers of bytes, with the allocator's overhead. total: of all blocks. used: of the blocks
-     * that are taken now. most_used: largest value that `used` has had. */
+    /* Numbers of bytes, with the allocator's overhead.
+     * total: bytes of all blocks.
+     * used: bytes of the blocks that are taken now.
+     * most_used: largest value that `used` has had. */
     size_t total, used, most_used;
     bool refused;       // true if the system has refused to page-lock memory
     bool pageable;      // true if blocks must not be page-locked

@@ -1,5 +1,5 @@
 /* slots.h - stores values on the disk. Each value has a file, in which each sample has a slot at a
- * fixed offset.
+ * fixed offset. A slot has these parts:
  *
  *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *

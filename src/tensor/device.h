@@ -76,10 +76,10 @@ typedef struct osh_device_pinned {
     void (*unlock)(osh_ctx *cx, osh_device *d, void *p);
 } osh_device_pinned;
 
-/* Functions that read files into the memory of a device. The device and the host read the same
+/* Functions that read files into the memory of a device. There are two ways, which read the same
  * bytes. The device reads whole blocks of the file into a buffer of the arena, called the stage,
- * and then copies the bytes to their destination. The host reads the bytes into page-locked memory,
- * and then copies them to the device. */
+ * and then copies the bytes to their destination. Or the host reads the bytes into page-locked
+ * memory, and then copies them to the device. */
 typedef struct osh_device_file osh_device_file;
 struct osh_file;
 typedef struct osh_device_files {

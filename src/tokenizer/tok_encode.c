@@ -22,7 +22,7 @@ struct osh_tokenizer {
     osh_tok_cuts *cuts; // own; tells where a text may be cut before the normalizers
     /* Text that is not yet encoded: raw (valid UTF-8), norm (normalized pieces). */
     osh_tok_text raw, norm;         // own
-    /* Number of bytes of raw or norm above which the next stage runs. */
+    /* If `raw` or `norm` has more bytes than this, the next stage runs. */
     size_t raw_enough, norm_enough;
     size_t part_bytes;
     bool begun;                     // true after the first bytes were moved from `raw` to `norm`

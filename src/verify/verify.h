@@ -118,7 +118,7 @@ typedef struct osh_direction_row { // sums over the elements of a row with w != 
 /* live [I]: true for columns of dq with a value that is not 0. */
 void osh_direction_row_fill(osh_direction_row *to, const float *w, const float *dq,
                             const bool *live, int64_t I);
-/* rows is an array [O]. */
+/* `rows` is an array [O]. */
 osh_status osh_verify_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
                                 const osh_direction_row *rows, double sparsity);
 

@@ -1,9 +1,9 @@
 /* verify_config.c - checks the tensors against config.json, without the source:
  *
- *   - a module is quantized if and only if the config says so
- *   - a quantized module has exactly the tensors of its format, with dtype and shape
- *   - scales, zero points and codes have valid values
- *   - modules that runtimes fuse have one scheme and one global scale */
+ *   - A module is quantized if and only if the config says so.
+ *   - A quantized module has exactly the tensors of its format, with dtype and shape.
+ *   - Scales, zero points and codes have valid values.
+ *   - Modules that runtimes fuse have one scheme and one global scale. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

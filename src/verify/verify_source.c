@@ -22,7 +22,7 @@ static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
         cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
 }
 
-/* Splits the recorded value of --only into patterns. It has one pattern on each line. */
+/* Splits the recorded value of --only into patterns. The value has one pattern on each line. */
 static osh_status source_take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
 {
     osh_status rc = OSH_OK;

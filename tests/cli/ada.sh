@@ -58,7 +58,8 @@ P
     one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
     same out want "$r, killed"
 done
-# --target-bits chooses bits by the loss of rounding to nearest, even if the modifier is AutoRound.
+# --target-bits must choose bits by the loss of rounding to nearest, even if the modifier is
+# AutoRound.
 recipe few AutoRoundModifier W4A16 ", iters: 1"
 recipe near QuantizationModifier W4A16 ""
 for r in few near; do

@@ -122,8 +122,8 @@ grep -q "learns from the output of each Linear and not of decoder layers" log ||
 sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml
 for r in au linear; do "$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --log-level info >$r.said 2>&1; done
 grep -q "batch_size 3 has no effect" linear.said && ! grep -q "batch_size 3 has no effect" au.said || fail "$(cat linear.said au.said)"
-# All six biases of an OPT layer are learned. Threads, tier and a kill do not change the bytes.
-# verify knows that the biases have changed.
+# Tests learned biases. All six biases of an OPT layer must change, and verify must accept them.
+# Threads, tier and a kill must not change the bytes.
 "$OSH_TOOLS/tiny_model" opt opt
 tiny() { # arguments: output, flags
     "$ONESHOT" --model opt --recipe bias.yaml --dataset opt/calibration.jsonl --progress none --output "$@"

@@ -46,8 +46,8 @@ one linears exact
 one binned binned
 [ "$(sum exact)" != "$(sum binned)" ] || fail "exact changes no byte: the test cannot fail"
 
-# Under the smallest budget the values are computed again. With enough scratch space they are stored
-# on the disk.
+# Under the smallest budget the values must be computed again. With enough scratch space they must
+# be stored on the disk.
 more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
 plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
 least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p')
@@ -61,9 +61,9 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'read twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
-# disk_f16 stores F32 values as F16, which halves the files and changes the output. The output still
-# does not depend on batch, threads, tier or budget. For a value that is too large for F16, the run
-# fails and names the value. BF16 values are stored unchanged, with a warning.
+# Tests disk_f16, which stores F32 values as F16. This halves the files and changes the output, but
+# the output must still not depend on batch, threads, tier or budget. A run with a value that is too
+# large for F16 must fail and name the value. BF16 values must be stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'

@@ -1,6 +1,6 @@
-# coverage.sh - tests the report of a mixture of experts. The report has the number of tokens of
-# each expert, and lists the experts that get almost no tokens. Each token counts once, for every
-# pipeline and batch size. A router of zeros sends all tokens to the first experts.
+# coverage.sh - tests the report of a mixture of experts. The report must have the number of tokens
+# of each expert, and must list the experts that get almost no tokens. Each token must count once,
+# for every pipeline and batch size. (A router of zeros sends all tokens to the first experts.)
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 python3 - <<'P'

@@ -1,7 +1,7 @@
 # defaults.sh - tests defaults and spellings of flags. The default of --output is made of the
-# model's name and the scheme. --scheme alone leaves the head dense and reports this. Flags set
-# bits, groups and zero points. Commas separate the items of lists. Python's spellings of flags are
-# accepted, or the message names the right flag.
+# model's name and the scheme. --scheme without other flags leaves the head dense and reports this.
+# There are flags for bits, groups and zero points. Commas separate the items of lists. Flags in
+# Python's spelling must be accepted, or refused with a message that names the right flag.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -107,8 +107,8 @@ want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48, .* or none with
 "$tools/make_model" odd hidden=12 intermediate=20 heads=1 kv=1 layers=1 vocab=16 samples=1 tokens=8 >/dev/null
 want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore, or --indivisible dense$' --model odd --scheme W4A16
 
-# --indivisible dense: if the group size does not divide the number of columns of a module, the
-# module stays dense. The module is then in the ignore list.
+# Tests --indivisible dense. A module stays dense, and is in the ignore list, if the group size does
+# not divide its number of columns.
 "$tools/make_model" wide hidden=256 intermediate=192 heads=8 kv=2 layers=2 vocab=64 samples=2 tokens=8 >/dev/null
 want 2 'down_proj has 192 input features' --model wide --scheme W4A16
 dense() { # arguments: modules that stay dense in each layer, then flags

@@ -1,7 +1,7 @@
-# eval_memory.sh - runs eval with --host-memory. A budget that is too small is refused. The message
-# names the smallest budget that is enough, and suggests a smaller number of windows. With the named
-# budget, eval works and gives the same numbers as without a budget. Tests a dense model, a
-# quantized model, and a comparison of these models.
+# eval_memory.sh - runs eval with --host-memory. Tests that a budget that is too small is refused
+# with a message. The message must name the smallest budget that is enough, and a number of windows
+# that needs less memory. With the named budget, eval must give the same numbers as without a
+# budget. Runs with a dense model, a quantized model, and both models in one comparison.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -25,7 +25,8 @@ check() { # arguments: flags
 }
 [ "$SANITIZED" ] || check --model "$model" # with sanitizers, only the last check of this file runs
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
-# With --sample, the budget that the message names is enough for the scores and for the answers.
+# With --sample, the budget that the message names must be enough for the scores and for the
+# answers.
 sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-seq-length 256 --max-windows 2 --threads 2
          --sample Hi --progress none)
 if "$ONESHOT" "${sampled[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough for answers"; fi

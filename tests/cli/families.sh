@@ -1,6 +1,6 @@
-# families.sh - calibrates and solves a tiny checkpoint of every family of models/, with whole
-# layers and with single Linears as targets. verify accepts the output, which has codes for each
-# Linear of the layers. Its perplexity is near that of the source.
+# families.sh - calibrates and solves a tiny checkpoint of every family of models/. The targets are
+# whole layers, or single Linears. verify must accept the output, which must have codes for each
+# Linear of the layers. The perplexity of the output must be near that of the source.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"

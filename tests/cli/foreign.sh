@@ -82,8 +82,8 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# If a key occurs twice in the journal, --restart discards the partial directory. --restart deletes
-# only files of the run.
+# If a key occurs twice in the journal, --restart must discard the partial directory. --restart must
+# delete only files of the run.
 echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?
@@ -118,8 +118,8 @@ mv o/oneshot-manifest.json manifest; refused 'o is not empty and was not made by
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
-# The program refuses to replace an output that contains an input: the model, the data, the recipe
-# or another file. It recognizes the input under any path.
+# The program must refuse to replace an output that contains an input: the model, the data, the
+# recipe or another file. It must recognize the input under any path.
 inside() { # arguments: input, the input's name in messages, flags; moves the input into o
     mv "$1" o/x
     refused "$2 .*lies in o, and this run would replace" o --overwrite "${@:3}"

@@ -1,8 +1,8 @@
 # full_disk.sh - tests a full disk. The run must be refused before any computation, or fail when the
 # disk becomes full. In both cases, no output may have the final name.
 set -euo pipefail
-# A limit on the size of files (ulimit -f) causes an error, not a signal. The same command then
-# continues.
+# A limit on the size of files (ulimit -f) causes an error, not a signal. The same command, without
+# the limit, then continues the run.
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 code=0
 (ulimit -f 1000; exec "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output limited --progress none) >stdout 2>stderr || code=$?

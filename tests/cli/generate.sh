@@ -21,8 +21,8 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 [ "$(printf 'The option' | gen "$model" - --json --threads 2)" = "$want" ] || fail "another text from -"
 [ "$(gen "$model" --input-ids 464,628 --json --threads 2)" = "$want" ] || fail "another text from ids"
 
-# The message names the smallest budget that would be enough. With this budget, the run works, and
-# reads the weights again for each token.
+# A budget that is too small must be refused with a message that names the smallest budget that is
+# enough. With this budget, the run must work. It reads the weights again for each token.
 if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
@@ -66,8 +66,8 @@ gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 46
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
 gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
 
-# Without a tokenizer, prompt and output are ids. A run without a cache gives the same tokens as a
-# run with a cache, also for models with recurrent states or experts.
+# Without a tokenizer, prompt and output are ids. A run without a cache must give the same tokens as
+# a run with a cache, also for models with recurrent states or experts.
 for case in qwen3_next granite_hybrid llama4; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     a=$(gen $case --input-ids 3,1,4,1,5 --threads 2)
@@ -101,8 +101,8 @@ refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-id
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
 [ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
 
-# With --sample, the answers of source and output equal those of generate. The run prints both
-# answers side by side, and the report has both.
+# Tests --sample. The answers of source and output must equal those of the command `generate`. The
+# run must print both answers side by side, and the report must have both.
 prompt='How do I <list> files?'
 run() {
     ${watch:-} "$ONESHOT" --model $model --scheme W4A16 --quality gptq --dataset $model/data/calibration.jsonl \

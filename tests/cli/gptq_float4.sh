@@ -1,7 +1,7 @@
-# gptq_float4.sh - tests GPTQ with NVFP4 and MX. The output bytes do not depend on threads, batch,
-# budget or a kill. The predicted memory is enough. verify finds no fault. The KL divergence from
-# the original model is smaller than with rounding to nearest. --quality best lowers the losses of
-# modules.
+# gptq_float4.sh - tests GPTQ with NVFP4 and MX. The output bytes must not depend on threads, batch,
+# budget or a kill. The predicted memory must be enough, and verify must find no fault. The KL
+# divergence from the original model must be smaller than with rounding to nearest. --quality best
+# must lower the losses of modules.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

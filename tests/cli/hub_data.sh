@@ -43,8 +43,8 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
-# Uses two data sets by name, each with a configuration and a split. The README.md of the output has
-# the names of the data sets.
+# Uses two data sets by name, each with a configuration and a split. The README.md of the output
+# must have the names of the data sets.
 run m --dataset ok/data --splits 'train[:4]' --dataset-config-name '' --dataset gsm8k:0.25 --splits 'train[10:13]' \
     --dataset-config-name main --num-calibration-samples 4
 { sed -n 1,1p local.jsonl; sed -n 2p local.jsonl; head -n 1 "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.1")"

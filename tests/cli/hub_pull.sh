@@ -103,8 +103,8 @@ HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$firs
 "$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
 grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 
-# A plan of a model on the Hub downloads only the headers of weight files, and each header once. The
-# plan must equal the plan of the whole model.
+# A plan of a model on the Hub must download only the headers of weight files, and each header only
+# once. The plan must equal the plan of the whole model.
 : >log
 "$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there

@@ -1,5 +1,5 @@
-# install.sh - tests cmake --install. It installs the program, the library, its header, models,
-# licence and man pages under the prefix. The installed program works, and examples/c-api builds
+# install.sh - tests that cmake --install puts the program, the library, its header, models, licence
+# and man pages under the prefix. The installed program must work, and examples/c-api must build
 # with the installed library.
 set -euo pipefail
 build=$(dirname "$ONESHOT")

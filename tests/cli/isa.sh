@@ -42,8 +42,8 @@ if [ "$best" = avx512_bf16 ] && grep -qw GenuineIntel /proc/cpuinfo; then best=a
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
 grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt
 
-# Without OpenBLAS, a job without matrix products works. A job with matrix products fails, and the
-# message names the package to install.
+# Without OpenBLAS, a job without matrix products must work. A job with matrix products must fail
+# with a message that names the package to install.
 mkdir -p broken
 echo "no library" >broken/libopenblas.so.0
 LD_LIBRARY_PATH=$PWD/broken "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --output without --overwrite \

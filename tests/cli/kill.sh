@@ -59,7 +59,7 @@ while [ $n -lt "$kills" ]; do
 done
 echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 
-# Sends SIGKILL, SIGTERM and SIGINT at random moments. A stopped run prints how to continue.
+# Sends SIGKILL, SIGTERM and SIGINT at random moments. A stopped run must print how to continue.
 flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl"
     --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 100KB --progress none --threads 1 --output out)
 longest=100 # milliseconds until the signal, at most

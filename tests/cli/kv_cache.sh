@@ -1,6 +1,7 @@
-# kv_cache.sh - tests schemes of the key and value cache. The scales of keys and values equal those
-# of LLM Compressor on the same samples. The output bytes do not depend on threads, batch, budget or
-# a kill. eval rounds keys and values as a quantized cache does. verify finds impossible scales.
+# kv_cache.sh - tests schemes of the key and value cache. The scales of keys and values must equal
+# those of LLM Compressor on the same samples. The output bytes must not depend on threads, batch,
+# budget or a kill. eval must round keys and values as a quantized cache does. verify must find
+# impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -100,8 +101,8 @@ P
 done
 echo "the same bytes"
 
-# When codes are learned by block, the original model runs together with the quantized model. The
-# scales must be those of the keys and values of the quantized model.
+# If codes are learned by block, values of the original model are computed next to those of the
+# quantized model. The scales of the cache must be those of the quantized model's keys and values.
 cache="kv_cache_scheme: {num_bits: 8, type: float}"
 recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
 one learned out >/dev/null

@@ -40,9 +40,9 @@ has proj_out 're:(.*\.)?proj_out$'
 verify v
 
 # Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
-# head must be untied in the output; verify finds an output in which it is still tied. If both have
-# no codes, the head stays tied. One model has a template, one has none, and one has the key
-# tie_word_embeddings inside text_config.
+# head must be untied in the output, and verify must find an output in which it is still tied. If
+# neither has codes, the head must stay tied. One model has a template, one has none, and one has
+# the key tie_word_embeddings inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside
@@ -187,7 +187,8 @@ edit out manifest
 if "$ONESHOT" verify out >log 2>&1; then fail "two global scales: $(cat log)"; fi
 grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv has, which vLLM fuses with it' log || fail "$(cat log)"
 
-# kv_cache_scheme is accepted for attention with a gate before o_proj, but not for latent attention.
+# kv_cache_scheme must be accepted for attention with a gate before o_proj, but not for latent
+# attention.
 recipe='{s_stage: {s_modifiers: {QuantizationModifier: {scheme: FP8_DYNAMIC, targets: [Linear], ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor}}}}}'
 echo "$recipe" >kv.yaml
 run --model q --recipe kv.yaml "${data[@]}"

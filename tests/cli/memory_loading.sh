@@ -29,7 +29,7 @@ held "a row" 48 "${job[@]}" --dataset line.jsonl
 held "its plan" 48 plan "${job[@]}" --dataset line.jsonl
 held "a text" 48 eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none
 held "ids" 24 tokenize --model "$model" line.txt
-# A prompt is in memory as a whole, so a prompt that is too long for the budget is refused.
+# A prompt is in memory as a whole, so a prompt that is too long for the budget must be refused.
 code=0
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" generate "$model" --host-memory 20MiB <line.txt >got 2>err || code=$?
 [ "$SANITIZED" ] || { [ $code = 2 ] && grep -q 'while holding --host-memory 20MiB' err; } || fail "a prompt of $size bytes: $code, $(cat err)"

@@ -93,8 +93,8 @@ code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
 [ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router and stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
-# If a large part of the decoder blocks stays dense, there is a warning. The warning is in the plan,
-# in the report, and in the output of the run before and after the work.
+# Tests the warning that a large part of the decoder blocks stays dense. The plan and the report
+# must have it. The run must print it before and after its work.
 rm -rf out
 plan --ignore 're:.*self_attn.*' >plan
 warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'
@@ -112,8 +112,8 @@ run >/dev/null
 tr -d '\n ' <out/config.json | grep -q '"embed_out","re:.\*lm_head.\*"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 
-# A head with an unknown name is recognized by its number of rows (one for each token). It is not
-# quantized, and no lm_head is added when the embedding gets codes.
+# A head with an unknown name is recognized by its number of rows (the size of the vocabulary). It
+# is not quantized, and no lm_head is added when the embedding gets codes.
 rm -rf out
 edit m rename embed_out.weight model.output.weight
 edit m index

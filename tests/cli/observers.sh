@@ -1,6 +1,6 @@
 # observers.sh - tests whole runs with observers that need data: imatrix_mse with rounding and with
-# GPTQ, and static activations. The output bytes do not depend on threads, batches and budget.
-# verify accepts the outputs. Impossible jobs are refused.
+# GPTQ, and observers of static activations. The output bytes must not depend on threads, batches
+# and budget. verify must accept the outputs. Impossible jobs must be refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --progress none)

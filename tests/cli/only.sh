@@ -1,7 +1,7 @@
-# only.sh - tests --only. Modules that it does not name are copied bit for bit: weights of a dense
-# source, and codes of a compressed-tensors source. The config keeps the groups of the source next
-# to the new groups. verify and eval read the result. A job that would give a wrong config is
-# refused.
+# only.sh - tests --only. Modules that the flag does not name must be copied bit for bit: weights of
+# a dense source, and codes of a compressed-tensors source. The config must keep the groups of the
+# source next to the new groups. verify and eval must read the result. A job that would give a wrong
+# config must be refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl

@@ -1,5 +1,6 @@
 # output.sh - checks the files of an output directory: shards and index, config.json with one
-# changed key, unchanged side files, and the recipe. Wrong names of outputs are refused.
+# changed key, unchanged side files, and the recipe. Also tests that wrong names of outputs are
+# refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cp -r "$model" src

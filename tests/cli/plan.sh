@@ -78,8 +78,8 @@ assert planned == io["planned_read_bytes"] > source, (planned, source)
 assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
 P
 
-# The summary has at most 12 lines of 80 columns, and breaks lines only between words. It counts the
-# rows that are left out, and names a --host-memory that is enough.
+# The summary must have at most 12 lines of 80 columns, and must break lines only between words. It
+# must count the rows that are left out, and name a --host-memory that is enough.
 fits() { # arguments: those of plan; checks the rows with scales and memory, and the last line
     "$ONESHOT" plan "$@" >summary || fail "plan $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&

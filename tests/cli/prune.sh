@@ -1,7 +1,7 @@
 # prune.sh - tests a pruner alone, and a pruner and a quantizer in one traversal. The output bytes
-# do not depend on threads, batch, tier, budget or a kill. The predicted memory is enough. After
-# quantization, pruned weights are still zeros. verify finds a pruned weight that is not zero.
-# Impossible jobs are refused.
+# must not depend on threads, batch, tier, budget or a kill. The predicted memory must be enough.
+# Pruned weights must still be zeros after quantization, and verify must find one that is not zero.
+# Impossible jobs must be refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

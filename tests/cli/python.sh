@@ -75,8 +75,8 @@ weights = Model(num_bits=4, strategy=Kind.GROUP, group_size=32, zp_dtype=None)
 groups = QuantizationModifier(ignore=["lm_head"])
 groups.config_groups = {"g": Model(targets=["Linear"], weights=weights)}
 assert planned(groups)["quantization_config"]["config_groups"]["g"]["weights"]["group_size"] == 32
-# If the actorder of the modifier is not set, the group keeps its actorder. If it is set and differs
-# from that of the group, the recipe is refused.
+# If the actorder of the modifier is not set, the group must keep its actorder. If it is set and
+# differs from that of the group, the recipe must be refused.
 weights.actorder = "weight"
 order = GPTQModifier(ignore=["lm_head"])
 order.config_groups = groups.config_groups
@@ -86,7 +86,8 @@ refused(o.OneshotError, "GPTQModifier.actorder is null but that of g is weight",
 del weights.actorder
 assert planned(None, scheme="W4A16", output=None)["modules"] == want["modules"]
 
-# Messages name the part of the recipe, the row of data, or the argument as the caller wrote it.
+# Messages must name the part of the recipe, the row of data, or the argument as the caller wrote
+# it.
 groups.config_groups["g"].weights.num_bits = 77
 refused(o.OneshotError, "recipe.config_groups.g.weights: ", lambda: planned(groups))
 bad = dict(gptq, block_size=None)

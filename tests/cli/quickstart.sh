@@ -1,6 +1,6 @@
-# quickstart.sh - runs scripts/quickstart.sh. A script that only prints replaces cmake. The
-# quickstart prints one line about the build, the table of results, and next commands, which must
-# work. It prints the compiler's output only if the build fails.
+# quickstart.sh - tests scripts/quickstart.sh, with a script in place of cmake that only prints. The
+# quickstart must print one line about the build, the table of results, and next commands that work.
+# It must print the compiler's output only if the build fails.
 set -euo pipefail
 fail() { echo "$*"; cat said; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,6 +1,6 @@
-# ranks.sh - runs jobs without data under mpirun. Any number of ranks gives the same files, even
-# after kill -9 of a rank and a resume with another number of ranks. If ranks have different inputs,
-# or if a rank fails, the job ends with one message.
+# ranks.sh - tests jobs without data under mpirun. Any number of ranks must give the same files,
+# even after kill -9 of a rank and a resume with another number of ranks. A job whose ranks have
+# different inputs, or in which a rank fails, must end with one message.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

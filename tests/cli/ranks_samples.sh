@@ -84,8 +84,8 @@ done
 same out want.gptq.model "one process after kills"
 echo "$killed of $kills runs were killed"
 
-# The plan predicts the memory of a rank, the smallest budget of a rank, and the bytes that ranks
-# send to each other.
+# The plan must predict the memory of a rank, the smallest budget of a rank, and the bytes that
+# ranks send to each other.
 "$OSH_TOOLS/make_model" big hidden=512 intermediate=1024 heads=8 kv=4 layers=2 vocab=512 samples=8 tokens=64
 want gptq big
 if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB"; fi
@@ -101,8 +101,8 @@ awk -v s=$sent -v p=$planned 'BEGIN { exit !(s / 1e6 < 1.1 * p && s / 1e6 > 0.9 
 if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run"; fi
 grep -q 'mpirun or srun sets the ranks of a run' log || fail "--ranks of a run"
 
-# After a rank is killed, the job prints one message with rank, node and phase, and ends within 10
-# seconds. If the launcher does nothing, the guard of each rank ends the rank.
+# After a rank is killed, the job must print one message with rank, node and phase, and must end
+# within 10 seconds. If the launcher does nothing, the guard of each rank must end its rank.
 stopped() { # arguments: name of the launcher's process, if the test must stop it before the kill
     local code=0
     rm -rf out.oneshot-partial # rank 0 stops in its work, so that rank 1 is not too fast for the kill

@@ -1,6 +1,6 @@
-# release.sh - runs scripts/release.py and packaging/oci.py on a copy of the repository. release.py
-# finds a version number that differs from the others. --set changes all version numbers. --tag
-# needs a date in the changelog and a clean tree.
+# release.sh - tests scripts/release.py and packaging/oci.py on a copy of the repository. release.py
+# must find a version number that differs from the others. With --set it must change all version
+# numbers. With --tag it must refuse a changelog without a date, and a tree that is not clean.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }

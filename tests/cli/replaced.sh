@@ -1,6 +1,7 @@
-# replaced.sh - removes, moves or replaces the directory that a run writes, one of its files, or the
-# directory with its final name. The run reports the change, fails, and does not change the new
-# files. SIGSTOP stops the run during the change, so the test does not depend on time.
+# replaced.sh - tests what a run does if its output changes under it. The test removes, moves or
+# replaces the directory that the run writes, a file in this directory, or the directory with the
+# final name. The run must report the change, fail, and leave the new files unchanged. SIGSTOP stops
+# the run during the change, so the test does not depend on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,5 +1,5 @@
 # report_browser.sh - shows the HTML report in a real, headless browser. Markup in the name of a
-# tensor has no effect.
+# tensor must have no effect.
 set -euo pipefail
 BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$BROWSER" ]; then

@@ -1,5 +1,6 @@
-# report_html.sh - checks oneshot-report.html. Names from the header of a file are text, never
-# markup. The page loads no other file. With the argument "browser", a real browser shows the page.
+# report_html.sh - tests that oneshot-report.html shows names from the header of a file as text,
+# never as markup, and that it loads no other file. With the argument "browser", a real browser
+# shows the page.
 set -euo pipefail
 mkdir -p src
 python3 - <<'P'

@@ -80,7 +80,7 @@ for name in rtn gptq; do
             fails_or_new() {
                 local code=0
                 INJECT_AT=$at INJECT_WHAT=$what LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 || code=$?
-                # if the run read no byte before the change, it compresses the new source
+                # if the run read no byte before the change, it must compress the new source
                 if [ $code = 0 ]; then
                     "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
                 else

@@ -1,7 +1,7 @@
 # target.sh - tests --target. Some families store all experts in one tensor, and only vLLM's loader
-# can read single experts. With `--target vllm`, the output has codes of these experts, under the
-# names of vLLM's loader. With other targets these experts stay dense. verify uses the target in the
-# manifest.
+# can read codes of single experts. With `--target vllm`, the output must have codes of these
+# experts, under the names of vLLM's loader. With other targets these experts must stay dense.
+# verify must check an output for the target that its manifest names.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -68,7 +68,7 @@ for m in stacked fp8; do
 done
 cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "experts in FP8"
 
-# Experts in MXFP4, as in the released gpt-oss, give the same bytes as dense experts with equal
+# Experts in MXFP4, as in the released gpt-oss, must give the same bytes as dense experts with equal
 # values.
 case=gpt_oss
 "$OSH_TOOLS/tiny_model" gpt_oss sparse

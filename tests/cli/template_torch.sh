@@ -1,4 +1,4 @@
-# template_torch.sh - tests python -m oneshot.template with unknown models. Their classes are
+# template_torch.sh - tests `python -m oneshot.template` with unknown models. Their classes are
 # subclasses with new names, and their code is in the model's directory. The command writes a
 # template of the model, and checks it against the model. Needs torch and transformers.
 set -euo pipefail

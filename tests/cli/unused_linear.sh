@@ -1,7 +1,7 @@
 # unused_linear.sh - tests Linears of the indexers of DeepSeek V4 and GLM-5.3. In DeepSeek V4, no
 # node reads the outputs of some of these Linears, so the pass with quantized weights does not load
-# their weights. A run with the smallest --host-memory and runs that continue after a kill give the
-# same bytes.
+# their weights. A run with the smallest --host-memory and runs that continue after a kill must give
+# the same bytes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"

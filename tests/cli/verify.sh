@@ -24,7 +24,8 @@ for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
 done
-# Tensors that the template does not name are copied. A tied head that is quantized is untied.
+# Tensors that the template does not name must be copied. A tied head that is quantized must be
+# untied.
 cp -r "$model" mtp && chmod -R u+w mtp && edit mtp dup model.layers.3.mlp.up_proj.weight model.layers.4.mtp.fc.weight
 "$ONESHOT" --model mtp --scheme W4A16 --ignore lm_head --output mtp.out --progress none >/dev/null
 "$ONESHOT" verify mtp.out --model mtp >log || { cat log; exit 1; }
@@ -158,7 +159,7 @@ fault "a directory that nobody made" rtn 'remote: is not in the plan and not in 
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
-# verify finds any changed bit of the manifest, even in fields that no other check reads.
+# verify must find any changed bit of the manifest, even in fields that no other check reads.
 python3 - <<'P' || exit 1
 import os, random, re, subprocess
 text = open("rtn/oneshot-manifest.json", "rb").read()

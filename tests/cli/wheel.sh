@@ -112,7 +112,7 @@ except KeyboardInterrupt:
     pass
 assert not pathlib.Path("out3").exists() and pathlib.Path("out3.oneshot-partial").exists()
 
-# The loaded libraries are those of the wheel, except libraries that Python had already loaded.
+# The loaded libraries must be those of the wheel, except libraries that Python had already loaded.
 ours = {p.name.split(".so")[0] for p in site.glob("oneshot/lib/*")}
 for name in loaded() - before:
     if name.name.split(".so")[0] in ours or "openblas" in name.name: # libgfortran.so.5.0.0

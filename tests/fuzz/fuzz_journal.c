@@ -7,13 +7,14 @@
  *            bit 0 is 0: the other bytes are records, which the test writes with right checksums
  *            bit 1: the first record names another run
  *            bit 2: the last 3 bytes of the file are lost
- *   record   type, length, payload; after a length of 255, two bytes have the length */
+ *   record   has a type, a length and a payload; if the length is 255, two more bytes have the
+ *            real length */
 #include "fuzz/fuzz.h"
 #include "output/emit_impl.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own; freed by the end of the process, like the variables below
+static osh_ctx *cx;      // own; never freed, like the variables below
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own

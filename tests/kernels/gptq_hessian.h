@@ -28,7 +28,7 @@ static inline void hessian_of(float *h, int64_t I)
  * because the computation is slow with sanitizers. */
 static inline void make_hessian(float *h, int64_t I)
 {
-    static struct { int64_t I; float *h; } made[16]; // own: `h` is freed by the end of the process
+    static struct { int64_t I; float *h; } made[16]; // own: at exit, `h` is not freed
     size_t k = 0, n = (size_t)(I * I) * sizeof *h;
 
     while (k < 15 && made[k].I && made[k].I != I) k++;

@@ -137,10 +137,9 @@ static void batch_define(batch *b, const osh_attention_attr *at)
             }
 }
 
-/* Runs one batch. BF16 runs once for each order of the threads, and F16 runs once. The result may
- * differ from the definition only by a few roundings. The difference from the reference may be
- * larger, because the reference rounds probabilities at another step. The kernel must allocate no
- * scratch. */
+/* Runs one batch: BF16 once for each order of the threads, and F16 once. The result may differ from
+ * the definition only by a few roundings. The difference from the reference may be larger, because
+ * the reference rounds probabilities at another step. The kernel must allocate no scratch. */
 static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
                         int64_t n, float amp, osh_dtype dt)
 {

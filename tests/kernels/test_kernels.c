@@ -13,12 +13,13 @@ typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
     /* in: widths of the inputs.
-     * w: {rows, columns} of the weights; rows 0: no weight; columns 0: 1-D.
+     * w: {rows, columns} of the weights; 0 rows: there is no weight; 0 columns: the weight has one
+     * dimension.
      * out: width of the output. */
     int64_t in[4], w[4][2], out;
     int64_t split[2];            // index of the first token of the second and of the third sample;
                                  // 0: there is no such sample
-    float amp;                   // values are in amp * [-1, 1); 0 means 1
+    float amp;                   // values are in [-amp, amp); an amp of 0 means 1
     const void *attr;            // attributes of the op; NULL: the defaults
     const void *without;         // other attributes; the result with them must differ from the
                                  // result with `attr`

@@ -20,7 +20,7 @@ typedef struct grad_case {
     float amp;           // amplitude of the inputs; 0 means 1
     int n_out;           // number of outputs of the forward pass; 0 means 1
     unsigned fixed;      // bit k: in[k] gets no gradient
-    unsigned ids;        // bit k: in[k] has targets, I32 [n]
+    unsigned ids;        // bit k: in[k] has the targets, I32 [n]
 } grad_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2",

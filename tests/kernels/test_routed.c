@@ -28,8 +28,8 @@ static int teardown(void **state)
 
 typedef struct shape {
     /* N: number of tokens. D: hidden size. F: width of an expert. E: number of experts.
-     * some: number of tokens that each expert gets; but the first expert gets none. If `some` is 0,
-     * all experts get all tokens. */
+     * some: number of tokens of each expert except the first, which gets none. If `some` is 0, all
+     * experts get all tokens. */
     int64_t N, D, F, E, some;
     osh_dtype dt;
 } shape;

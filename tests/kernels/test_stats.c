@@ -371,8 +371,8 @@ static void test_token_peaks(void **state)
     }
 }
 
-/* Checks the op `mix`. It takes each element from one of two inputs; a random number decides which.
- * The bits must not depend on batches or threads. */
+/* Checks the op `mix`. The op takes each element from one of two inputs; a random number decides
+ * which. The bits must not depend on batches or threads. */
 static void test_mix(void **state)
 {
     if (gpu_alone()) return;

@@ -1,8 +1,8 @@
-/* block.cc - runs a grid on the emulated GPU: the blocks one after the other, the threads of a
- * block as fibers. A thread runs until it must wait for other threads: for all threads of the block
- * at a barrier, for the lanes of the mask at a warp call. Then the next thread that can run
- * continues. A thread that has not begun uses the fiber of the thread before it if that thread has
- * ended; otherwise it gets a fiber of its own. */
+/* block.cc - runs a grid on the emulated GPU. The blocks run one after the other, and the threads
+ * of a block are fibers. A thread runs until it must wait. At a barrier it waits for all threads of
+ * the block, and at a warp call it waits for the lanes of the mask. Then the next thread that can
+ * run continues. A thread that has not begun uses the fiber of the thread before it if that thread
+ * has ended; otherwise it gets a fiber of its own. */
 #include "block.h"
 #include "fiber.h"
 
@@ -42,8 +42,8 @@ struct warp {
     osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
     int turn;
-    uint64_t ready; // the bits of all lanes, if they are in one word of block.ready (ready_word is
-                    // its index). 0: there are fewer than 32 lanes, or bits in two words
+    uint64_t ready; // bits of all lanes in block.ready[ready_word]. 0: the warp has fewer than 32
+                    // lanes, or its bits are in two words
     int ready_word;
     osh_play_slot slots[2][warpSize];
 };

@@ -57,7 +57,8 @@ OSH_PLAY="protect=0 order=7 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: other bytes"
 rm -rf other
 
-# Static input ranges are computed on the GPU. They equal the host's ranges except for rounding.
+# Static input ranges are computed on the GPU. They must equal the host's ranges except for
+# rounding.
 for d in cuda cpu; do
     last_wins "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
 done

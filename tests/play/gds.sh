@@ -91,7 +91,7 @@ want=$(run "" --mem-opt-level 0)
 [ "$(read_by_gpu)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_gpu) bytes"
 [ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
 [ "$(read_by_gpu)" -gt 100000 ] || fail "the GPU reads $(read_by_gpu) bytes: $(cat log)"
-# Threads prefetch values. The number of threads and the kind of memory do not change a byte.
+# Threads prefetch values. The number of threads and the kind of memory must not change a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
     [ -z "$SANITIZED" ] || break

@@ -7,8 +7,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Sets the order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse,
- * otherwise shuffled by the seed. */
+/* Sets the order in which the blocks of a grid run, and the threads of a block. A `seed` of 0 means
+ * forward, 1 means reverse, and any other seed shuffles them. */
 void osh_play_order(unsigned seed);
 /* If `on` is false (the default), a stream does its work when the work is requested. If `on` is
  * true, it does its work when the host waits for it. A program that lacks an event or a wait

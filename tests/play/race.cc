@@ -16,8 +16,8 @@ enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 /* An access to a word of memory. The struct has two members, so two accesses are compared fast. */
 struct access {
     uint64_t where; // number of the grid << 32 | number of the block, from 1
-    /* Thread | barriers << 16 | syncwarps << 32 | mask of the accessed bytes of the word << 48.
-     * barriers, syncwarps: number of barriers and of __syncwarp calls before the access. */
+    /* Four numbers of 16 bits, from the lowest: the thread; the number of barriers before the
+     * access; the number of __syncwarp calls before it; the mask of the accessed bytes. */
     uint64_t who;
 };
 enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };

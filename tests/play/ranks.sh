@@ -56,7 +56,7 @@ done
 want route experts
 divided $other 2 route experts
 
-# Each rank sees one GPU, as with srun --gpus-per-task: both are cuda:0, but not the same GPU. The
+# Each of the two ranks sees another GPU under the name cuda:0, as with srun --gpus-per-task. The
 # GPU of rank 1 has less memory, and both ranks plan for that memory.
 OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=1:1 memory=700000000" -- "$PLAY" \
     $(one gptq model out) >log 2>&1 || fail "one visible GPU for each rank"

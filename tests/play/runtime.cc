@@ -1,6 +1,6 @@
 /* runtime.cc - emulates the CUDA runtime on host memory. GPU memory is a mapping that the host
- * cannot access, except while a stream works. The work of a stream is done immediately. If streams
- * are lazy, it is done when the host waits for it. */
+ * cannot access, except while a stream works. The work of a stream is done at once, or, if streams
+ * are lazy, when the host waits for it. */
 #include "block.h"
 
 #include <stdio.h>

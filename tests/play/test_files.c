@@ -107,7 +107,7 @@ static osh_tensor *bytes_new(fixture *f, int64_t n)
 }
 
 /* Reads bytes [at, at + n) of the file to the GPU and checks each byte. If `ahead` is true, the
- * target block was in use until the read. */
+ * read need not wait for earlier work of the device. */
 static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
 {
     osh_tensor *t = bytes_new(f, n);

@@ -274,7 +274,7 @@ static void test_lazy(void **)
         int got = 0;
         assert_int_equal(cudaMemsetAsync(p.out, 2, 4, other), cudaSuccess);
         assert_int_equal(cudaEventRecord(e, other), cudaSuccess);
-        // the stream p.stream waits for the event, but not for this later work
+        // p.stream waits for the event, but not for this memset, which `other` gets after the event
         assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
         assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream),

@@ -262,8 +262,9 @@ static void test_ahead(void **state)
     osh_play_protect(true);
 }
 
-/* A read fails, is too short, or returns a wrong bit. Then the host reads, and the rows must be
- * right. Host code may access GPU memory in this test, which saves time. */
+/* Tests faults of cuFile: a read fails, is too short, or returns a wrong bit. Then the host must
+ * read the bytes, and the rows must be right. Host code may access GPU memory in this test, which
+ * saves time. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int n, value; } faults[] = {

@@ -15,7 +15,7 @@ typedef enum {
                    // a directory
     DISK_MKDIR,    // a new directory; path: path of the directory
     DISK_RENAME,   // a rename; path: the old path; data: the new path
-    DISK_UNLINK    // a removed file or directory; path: path of the file or directory
+    DISK_UNLINK    // a removal of a file or directory; path: its path
 } disk_kind;
 
 /* Header of a call in the log. After it come n_path bytes of path and n_data bytes of data. Paths

@@ -6,9 +6,9 @@
  * The power fails after one of the calls in the log. Changes of the bytes and size of a file are
  * kept if a sync of the file followed them. Changes of names in a directory are kept if a sync of
  * the directory followed them. The effects of all other changes are random:
- *   - a sector of 512 bytes has only the first k of the writes to it, for a random k
- *   - the size of a file is one of the sizes that it had since its last sync
- *   - a name that was made, moved or removed is changed or not, independently of other names
+ *   - A sector of 512 bytes has only the first k writes to it, for a random k.
+ *   - The size of a file is one of the sizes that it had since its last sync.
+ *   - A name that was made, moved or removed is changed or not, independently of other names.
  * The order of changes is kept only within one sector, and for one name.
  *
  * SEED chooses the call, and which of the random changes are lost: none, all, the late changes,
@@ -233,8 +233,8 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* File i is synced by call `end`. So the changes of the file by calls [o->first, end) are certain,
- * and are applied to o->data and o->size. */
+/* Applies the changes of file number `i` by the calls before call `end`. Call `end` syncs the file,
+ * so these changes are certain. (The calls before o->first are applied already.) */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

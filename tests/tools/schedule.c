@@ -102,8 +102,8 @@ static double account(void)
     return alone;
 }
 
-/* Assigns n chunks of each[i] seconds to the workers, and returns the time at which the last chunk
- * ends. `asleep` is the number of seconds until a sleeping worker runs. */
+/* Assigns n chunks to the workers, and returns the time at which the last chunk ends. Chunk k takes
+ * each[k] seconds. `asleep` is the number of seconds until a sleeping worker runs. */
 static double deal(const double *each, int64_t n, double asleep)
 {
     static double free_at[MOST_THREADS];

@@ -192,7 +192,7 @@ typedef struct held {
     size_t n;
 } held;
 
-/* Blocks of all sizes are allocated and freed. No block overlaps another, and the process is never
+/* Allocates and frees blocks of all sizes. No block may overlap another. The process may never be
  * larger than the largest sum of its live blocks. */
 static void pages_serve_other_sizes(void **state)
 {

@@ -108,7 +108,7 @@ static void own_time_only(void **state)
     assert_string_equal(d.rows[0].phase, "outer");
     assert_int_equal(d.rows[0].n, 2);
     assert_true(d.rows[0].seconds >= 0.0095 && d.rows[1].seconds >= 0.029);
-    /* The time of the inner scope is not also counted for the outer scope. */
+    /* The time of the inner scope must not also be counted for the outer scope. */
     assert_true(d.rows[0].seconds + d.rows[1].seconds <= d.seconds + 1e-6);
     osh_profile_data_deinit(cx, &d);
     osh_profile_end(cx, a);

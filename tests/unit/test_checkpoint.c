@@ -379,8 +379,8 @@ static void test_virtual(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-/* Tests checksums: two reads of a tensor must agree. A file with a new date and equal bytes is
- * accepted. A changed file is refused. */
+/* Tests checksums: two reads of a tensor must agree. A file with a new date and equal bytes must be
+ * accepted. A changed file must be refused. */
 static void test_sums(void **state)
 {
     fixture *f = *state;

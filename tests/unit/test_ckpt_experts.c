@@ -93,7 +93,7 @@ static void test_layouts(void **state)
 }
 
 /* The checksum of an expert is computed from the bytes that are read for the expert. If one element
- * of the file changes, the checksum of one expert changes. */
+ * of the file changes, the checksum of one expert must change. */
 static void test_sums(void **state)
 {
     fixture *f = *state;

@@ -196,9 +196,9 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* The estimate of the remaining time learns from measured times. In each of ten equal subgraphs,
- * the phase `observe` has 3 times the operations of the phase `propagate`, but 9 times its
- * seconds. */
+/* The estimate of the remaining time must learn from measured times. In each of ten equal
+ * subgraphs, the phase `observe` has 3 times the operations of the phase `propagate`, but 9 times
+ * its seconds. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};

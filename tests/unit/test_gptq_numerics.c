@@ -263,8 +263,8 @@ static void a_ladder_from_zero_rises(void **state)
                         "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
-/* GPTQ with `target: original` computes target weights from a shift. Targets that exceed f32 are
- * not used, and the fallback names the reason. A shift of 0 changes nothing. */
+/* With `target: original`, GPTQ computes target weights from a shift. Targets that exceed f32 must
+ * not be used, and the fallback must name the reason. A shift of 0 must change nothing. */
 static void targets_are_finite(void **state)
 {
     (void)state;

@@ -44,7 +44,8 @@ static void test_precedence(void **state)
     assert_int_equal(find(cx, LIST("Linear", "re:.*", Q_PROJ), Q_PROJ, "Linear"), 2);
     assert_int_equal(find(cx, LIST("Linear", "re:.*"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*", "Linear"), "lm_head", "Linear"), 0);
-    /* Targets of one kind are tried in the order of their strings, not in the order of the list. */
+    /* Targets of one kind must be tried in the order of their strings, not in the order of the
+     * list. */
     assert_int_equal(find(cx, LIST("re:.*q_proj", "re:.*proj"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*proj", "re:.*q_proj"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("re:model", "re:.*proj", "re:.*q"), Q_PROJ, "Linear"), 1);

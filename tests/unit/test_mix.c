@@ -163,7 +163,8 @@ static void test_lists(void **state)
     assert_ok(j.f->cx, job_try(j.f->cx, &j));
 }
 
-/* A directory may have a name that ends with a number, as d:0.3. A share follows the whole name. */
+/* A directory may have a name that looks like a share, such as `d:0.3`. The share then follows this
+ * name. */
 static void test_names(void **state)
 {
     job j = job_of(*state, 2, "d:0.3", "b.jsonl", NULL);

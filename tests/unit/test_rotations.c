@@ -216,7 +216,8 @@ static void test_same_model(void **state)
     same_model("glm4_moe", "transform_type: random-hadamard");
     same_model("qwen2_moe", ""); // the shared expert of qwen2_moe has a gate
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
-    /* Rotations that are computed in the forward pass (R4, R3) do not change the logits either. */
+    /* Rotations that are computed in the forward pass (R4, R3) must not change the logits
+     * either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
@@ -233,8 +234,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* Some rotations are computed in each forward pass of the model. The output has one matrix for each
- * size of these rotations, and config.json lists the modules that use the matrix. */
+/* Some rotations are computed in each forward pass of the model. The output must have one matrix
+ * for each size of these rotations, and config.json must list the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;

@@ -40,8 +40,9 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // set: keys to set, as "key=value,..." ("~" is null); part: part of
-                                // the error message; NULL: the scheme is accepted
+        const char *set, *part; // set: keys to set, as "key=value,..."; the value "~" is null.
+                                // part: part of the error message, or NULL if the scheme is
+                                // accepted
         osh_status rc;
         bool weight;
     } rows[] = {
@@ -426,7 +427,7 @@ static void test_vllm_latent(void **state)
 static void test_vllm_families(void **state)
 {
     static const struct {
-        const char *whole, *text, *module, *fused; // fused NULL: the module is not fused
+        const char *whole, *text, *module, *fused; // fused: NULL if the module is not fused
     } rows[] = {
         {"llama", NULL, "model.layers.0.self_attn.k_proj", "qkv_proj"},
         {"llama", NULL, "model.layers.0.mlp.down_proj", NULL},

@@ -223,8 +223,9 @@ def join_kinds(kinds, rule_of, flags):
     for _, negated, _, row, chosen in sorted(found, key=lambda f: f[:3]):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
-        # _branch separates the chosen layers from the other layers by an "if". join_kinds joins
-        # only the other layers here: in its list, one of them replaces each chosen layer.
+        # _branch separates the chosen layers from the other layers by an "if". So join_kinds gets
+        # only the kinds of the other layers: the first of these kinds takes the place of the kind
+        # of each chosen layer.
         joined = join_kinds(
             [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
         )

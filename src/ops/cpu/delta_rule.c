@@ -20,8 +20,8 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* Computes S = decay S. Then computes k S, which is the value that the state has for the key k, and
- * adds it to the array `says`. */
+/* Multiplies S by `decay`. Then computes k S, which is the value that the state has for the key k,
+ * and adds it to the array `says`. */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {

@@ -67,8 +67,8 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pairs_pad(V) + room;
 }
 
-/* Computes logit [n, ld] = x W^T of one model for the tokens of tile t. room: scratch. side: 0 for
- * the model, 1 for the reference model. */
+/* Computes the logits x W^T of one model for the tokens of tile t, and stores them in `logit` [n,
+ * ld]. room: scratch. side: 0 for the model, 1 for the reference model. */
 static void tile_product(const logits_grad_job *j, float *logit, const osh_tile *t, float *room,
                          int side)
 {

@@ -24,7 +24,7 @@ enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 /* Arrays of one thread.
  * L: tokens of the longest sample, padded to a multiple of 32.
  * D: head_dim, padded to a multiple of 16.
- * All pointers are views of the scratch. For a packed matrix b (math/pairs.h), the comment gives
+ * All pointers are views of the scratch. For a packed matrix `b` (math/pairs.h), the comment gives
  * its shape. */
 typedef struct grad_head {
     uint32_t *keys, *values; // k and v, transposed and packed as b [Dh, L]
@@ -34,7 +34,7 @@ typedef struct grad_head {
     float *slope;            // derivatives of the scores of one row, [L]
     float *dq;               // [BAND, D]
     uint16_t *p, *ds, *dy;   // for a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
-    uint32_t *panels;        // p or ds of a tile, packed as b [QUERIES, L]
+    uint32_t *panels;        // `p` or `ds` of a tile, packed as operand `b` [QUERIES, L]
     uint32_t *turned;        // packed q or dy [QUERIES, D] of a tile, before it is transposed
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
     uint32_t *band;          // packed rows of q or dy, if these cannot be read in place

@@ -153,8 +153,8 @@ typedef struct tiles {
 } tiles;
 
 /* Computes c = a b in steps of 32 elements of k. Finishes rows of the previous block after each
- * step. Loads of b bypass the first-level cache, so that `a` stays in this cache for the next
- * panels of b. */
+ * step. Loads of `b` bypass the first-level cache, so that `a` stays in this cache for the next
+ * panels of `b`. */
 TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, finish how)
 {
     const uint16_t *a = j->a->p;

@@ -1,6 +1,6 @@
-/* pairs_gated.c - computes gate, up and glu as one kernel (ops/gated.h) with math/pairs.h. It
- * multiplies x by the weights of gate and up, and applies the glu. The two products are not stored
- * as tensors.
+/* pairs_gated.c - computes gate, up and glu as one kernel (ops/gated.h) with math/pairs.h. The
+ * kernel multiplies x by the weights of gate and up, and applies the glu. The two products are not
+ * stored as tensors.
  *
  * The weights for COLS columns of the result are packed into panels, which serve up to ROWS rows of
  * x. A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are

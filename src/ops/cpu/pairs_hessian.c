@@ -1,8 +1,8 @@
 /* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
- * Tokens are packed once for all threads, into panels of the right operand b. For each block of H,
- * panels are transposed into the left operand `a`. Each step transposes 32 columns of x, which fit
- * in the L1 cache. Then the products of the tiles of tokens are added to the block, one tile after
- * the other. */
+ * Tokens are packed once for all threads, into panels of the right operand `b`. For each block of
+ * H, panels are transposed into the left operand `a`. Each step transposes 32 columns of x, which
+ * fit in the L1 cache. Then the products of the tiles of tokens are added to the block, one tile
+ * after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
@@ -23,7 +23,7 @@ enum { ROOM = 1024, WIDTH = 64 };
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
     /* x: inputs of the Linear.
-     * x0: inputs of the Linear in the original model, if h is D; NULL if h is H. */
+     * x0: inputs of the Linear in the original model, if `h` is D; NULL if `h` is H. */
     const osh_tensor *x, *x0;
     const osh_tile *tiles;    // view: the tiles of tokens that are packed now
     const int64_t *first; // view [n_tiles]: offset of each tile in `panels` and `left`, in words

@@ -15,7 +15,7 @@
 
 /* SIDE: number of rows and of columns of the matrices. Three f32 matrices have 7 MB. The blocks
  * that a kernel reads together fit in any L2 cache.
- * COLS: number of columns of b that are packed together. */
+ * COLS: number of columns of `b` that are packed together. */
 enum { SIDE = 768, COLS = 96 };
 /* Bytes that each thread reads or copies. MEMORY_BYTES are more than the caches have. FEW_BYTES are
  * for a short measurement. */

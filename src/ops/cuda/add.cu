@@ -1,5 +1,6 @@
-/* add.cu - computes the ops add, product and add_f32. The results are computed in f32; add and
- * product round them once, add_f32 does not round. `a` of product and of add_f32 may be F32.
+/* add.cu - computes the ops add, product and add_f32. The results are computed in f32. The ops add
+ * and product round them once; add_f32 does not round them. `a` of product and of add_f32 may be
+ * F32.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may overwrite a or b */
 #include "ops/cuda/zip.cuh"

@@ -60,7 +60,7 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    // row: elements up to k are row k of X; later elements are column k of L
+    // row: elements 0 to k are those of row k of X; the others are those of column k of L
     __shared__ float m[SIDE][SIDE + 1], row[SIDE];
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,

@@ -10,7 +10,7 @@
  *
  * Each block of the vocabulary updates the state of each row. The state has three numbers for each
  * model (the largest logit, the first index of this logit, and the sum of e^(logit - max)), and the
- * sum of e^(r - max) (r - x). N tokens of the batch. */
+ * sum of e^(r - max) (r - x). N: tokens of the batch. */
 #include "ops/cuda/vocab.cuh"
 
 typedef struct kl_state { // state of one row (one token) after some blocks of the vocabulary

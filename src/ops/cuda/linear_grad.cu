@@ -8,7 +8,7 @@
  * W and x are converted to f32, one panel of rows at a time. A panel has at most 2^23 elements,
  * independent of the free bytes of the arena. Panels are added in order. If the caller sets
  * a->rough and the tensors are BF16, W and x are not converted. Then dy is rounded to BF16, and
- * tensor cores multiply. N tokens of the batch, I and O in and out features. */
+ * tensor cores multiply. N: tokens of the batch. I: in_features. O: out_features. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/sums.cuh"
 

@@ -1,4 +1,4 @@
-/* nll.cu - computes nll. A thread block computes one row. It processes the vocabulary block by
+/* nll.cu - computes nll. A thread block computes one row, and processes the vocabulary block by
  * block.
  *
  *   in[0] x [N, D]
@@ -8,7 +8,8 @@
  *
  * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of
  * e^(logit - max) of a block is f32; the sums of the blocks are combined in double. A target
- * outside the vocabulary gives NaN. N tokens, D hidden_size, V vocabulary size. */
+ * outside the vocabulary gives NaN. N: tokens of the batch. D: hidden_size. V: size of the
+ * vocabulary. */
 #include "ops/cuda/vocab.cuh"
 
 typedef struct nll_state { // state of one row (one token) after some blocks of the vocabulary

@@ -1,10 +1,11 @@
 /* routed.cu - lists or counts the rows of a batch that are routed to each expert, and computes the
  * op `linear` for some rows.
  *
- *   route [N, E]     lists: n [E], then rows [E, N], in ascending order: expert 5 has n[5] rows
+ * route [N, E] has the weight of each expert for each token. The lists are n [E], followed by
+ * rows [E, N]: expert 5 has n[5] rows, in ascending order.
  *
- * A block lists the tokens of one expert, testing 256 tokens at a time. A ballot of each warp gives
- * the position of each row in the list. N tokens of the batch, E experts. */
+ * A thread block lists the tokens of one expert. It tests 256 tokens at a time. A ballot of each
+ * warp gives the position of each row in the list. N: tokens of the batch. E: experts. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"

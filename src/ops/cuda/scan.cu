@@ -220,8 +220,8 @@ done:
     return rc;
 }
 
-/* Computes ssm_scan: x [N, H P + 2 G S]; dt [N, H]; y [N, H P] F32. Shared memory: B and C [S], the
- * decay and the step of the current token. */
+/* Computes ssm_scan. x is [N, H P + 2 G S], dt is [N, H], and y is F32 [N, H P]. For the current
+ * token, shared memory contains B [S], C [S], the decay and the step. */
 template <class T>
 static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads h,
                                   osh_ssm_scan_attr at)

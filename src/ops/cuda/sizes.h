@@ -62,8 +62,8 @@ enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
 /* For attention_grad.cu.
  * osh_attention_back_chunk: returns the number of queries in a chunk of a sample of T tokens.
- * osh_attention_back_bytes: returns the number of bytes of the scores of a chunk, for one head of
- * each group. */
+ * osh_attention_back_bytes: returns the size in bytes of a chunk's scores, for one head of each
+ * group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */
@@ -73,7 +73,7 @@ size_t osh_sums_bytes(int64_t rows, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
-/* Returns the number of bytes of the scores of attention.cu for a sample of n_tokens tokens. */
+/* Returns the size in bytes of attention.cu's scores for a sample of n_tokens tokens. */
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
 /* osh_peak_heads describes the attention that peak.cu measures. It has the heads of Llama-3-8B.

@@ -1,6 +1,6 @@
-/* imatrix.c - searches the range of a weight with the smallest error. The errors of each input
- * channel are multiplied by a factor, the mean square of the channel
- * (llmcompressor/observers/imatrix.py). The factors are used only with the strategies channel and
+/* imatrix.c - searches for the range that gives a weight the smallest error. The errors of each
+ * input channel are multiplied by the mean square of the channel
+ * (llmcompressor/observers/imatrix.py). These factors are used only with the strategies channel and
  * group, as in llmcompressor. With all other strategies the factors are 1; with `strict: true` such
  * a strategy is an error. With patience 0 the search does not end early. */
 #include "quant/observer.h"

@@ -233,7 +233,7 @@ typedef struct bnb_room { // scratch for decoding a piece of rows
     float *map, *nested_map, *nested;
     float *factor;        // factor of each block of the piece
     float *row;           // [I]
-    uint8_t *absmax, *codes; // absmax: stored factors as codes; codes: codes of the weights
+    uint8_t *absmax, *codes; // absmax: codes of the factors; codes: codes of the weights
 } bnb_room;
 
 static int64_t bnb_piece_rows(const osh_source_module *q)

@@ -1,12 +1,13 @@
 /* fp8.c - reads F8_E4M3 weights of the methods fp8, fbgemm_fp8 and modelopt, which have no config
  * groups:
  *
- *   X.weight   with X.weight_scale_inv, X.weight_scale or X.scale (DeepSeek V4): one number, or
- *              one per row or block; scales in F8_E8M0 and U8 are exponents + 127
- *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or scales as above
+ *   X.weight   has its scales in X.weight_scale_inv, X.weight_scale or X.scale (DeepSeek V4)
+ *   X          has the codes of all experts in 3 dimensions, and its scales in X_scale_inv,
+ *              X_scale, or a tensor as above
  *
- * The codes are decoded in F32, then rounded to the model's dtype, as in transformers'
- * Fp8Dequantize. */
+ * There is one scale, or one for each row or block. A scale in F8_E8M0 or U8 is stored as its
+ * exponent + 127. The codes are decoded in F32, then rounded to the model's dtype, as in
+ * transformers' Fp8Dequantize. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 

@@ -1,6 +1,6 @@
 /* modelopt.c - reads NVFP4 weights of the method modelopt (NVIDIA ModelOpt):
  *
- *   X.weight          U8 [O, I / 2]          two codes E2M1, the even column in the low half
+ *   X.weight          U8 [O, I / 2]          two E2M1 codes, the even column in the low half
  *   X.weight_scale    F8_E4M3 [O, I / 16]    scale of 16 columns
  *   X.weight_scale_2  F32, one number        scale of the tensor
  *

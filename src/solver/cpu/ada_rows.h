@@ -17,15 +17,15 @@ typedef struct osh_ada_room {
      * x: v of AdaRound and AutoRound, or AdaQuant's weight.
      * mean, square: Adam's moving averages of the gradient of x and of its square. */
     float *x, *mean, *square;
-    /* The arrays are [rows, ld].
+    /* Arrays [rows, ld].
      * base: zero point plus the largest value of the grid that is at most w / s.
      * soft: sigmoid(v) in AdaRound, dloss / ds in AutoRound. */
     float *base, *soft;
     float *s, *z;             // scale and zero point of each column of the current row, [ld]
-    /* The arrays are [rows, groups].
+    /* Arrays [rows, groups].
      * s0: initial scale.
-     * d: change of the scale. In AutoRound, d has the share `a`.
-     * d_mean: Adam's moving average of the gradient of d. In AutoRound, d_mean has the share `b`.
+     * d: change of the scale. In AutoRound: the share `a`.
+     * d_mean: Adam's moving average of the gradient of d. In AutoRound: the share `b`.
      * d_square: Adam's moving average of the square of that gradient. */
     float *s0, *d, *d_mean, *d_square;
     /* For AutoRound: smallest and largest weight of each group, [rows, groups]. */

@@ -38,8 +38,9 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    // c [n, I]: q - z, set in columns [first, end).
-    // part [n, width]: for one group, its columns of c times its rows of H.
+    // c [t->n, I]: q - z, set in columns [first, end).
+    // part [t->n, width]: the columns of `c` that belong to one group, times the rows of H of this
+    // group.
     float *c = t->d, *part = t->next;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)

@@ -1,10 +1,11 @@
 /* gptq_solve.c - runs the GPTQ column loop over tiles of rows. A tile is one or two panels
- * (panel.h) of 64 rows, transposed, so that each vector lane has its own row:
+ * (panel.h) of 64 rows, transposed, so that each vector lane has its own row. The columns of
+ * w [I, 64] are in solving order, and are quantized block by block:
  *
- *   w [I, 64]         columns in solving order, a block at a time
- *   |  done  |        errors ne [block, 64]: a column gathers the errors before it in the block
- *   | block  |        w of all later columns += U^T ne, six columns at once (osh_panel_update)
- *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
+ *   - A column takes in the negated errors ne [block, 64] of the earlier columns of its block.
+ *   - After a block, U^T ne is added to w of all later columns, six columns at once
+ *     (osh_panel_update).
+ *   - After the last block, the codes, which are bytes [I, 64], are transposed back.
  *
  * A panel of 2,048 columns is 512 KiB and fits into the second-level cache of a CPU core. Panels
  * have 32 rows if smaller panels divide the rows more evenly among the threads. For example, 576

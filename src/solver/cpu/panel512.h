@@ -1,5 +1,5 @@
-/* panel512.h - declares AVX-512 versions of the two loops of panel.h that take most of the time of
- * a solve. */
+/* panel512.h - declares AVX-512 versions of two loops of panel.h. A solve spends most of its time
+ * in these loops. */
 #ifndef OSH_PANEL512_H
 #define OSH_PANEL512_H
 #include "solver/cpu/panel.h"

@@ -141,8 +141,9 @@ typedef struct descent { // data of a thread block, in shared memory
      * j / TURNS * TURNS. (When column j is tested, the array g of descend_columns begins with the
      * same column.) Zeros follow the last column. */
     float corner[DESCEND][DESCEND];
-    /* The columns of each row: first G, then the proposed values, then the changes of w^. Each row
-     * ends with an unused element, so that the threads of a warp access different banks. */
+    /* Has a row for each thread. The row contains the thread's part of G at first, and then the
+     * codes of the same columns. When a column is tested, the change of w^ replaces its code. The
+     * last element of a row is unused, so that the threads of a warp access different banks. */
     float rows[THREADS][DESCEND + 1];
 } descent;
 
@@ -157,8 +158,8 @@ __device__ static void descend_load(descent *x, const float *from, int64_t ld, i
 }
 
 /* Proposes another code for one column. If the code lowers the loss, sets *q to it and returns the
- * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: element
- * of G of the column; h: diagonal element of H. */
+ * change of w^. (*q is a value of the grid.) If not, returns 0, and *q must not be used. g: the
+ * column's element of G. h: the column's diagonal element of H. */
 template <class T>
 __device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
                                      float h)
@@ -253,8 +254,8 @@ static __global__ void fit_centre(osh_cu_tile t)
 
 /* Computes row g of A and element g of b (gptq_fit_scales.c) for all rows of the tile. One thread
  * computes A[g, k], with k <= g, for one row of the tile. t.next [n, width]: a product of two
- * matrices. The left one has the columns of q - z for group g, the right one the rows of H for
- * group g. */
+ * matrices. The left matrix has the columns of q - z for group g. The right matrix has the rows of
+ * H for group g. */
 static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
     int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,

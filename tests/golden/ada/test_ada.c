@@ -265,7 +265,7 @@ static void wilder(osh_ada_args *a) { a->rule.rate = 5, a->rule.steps = 30; }
 static void wild_and_selective(osh_ada_args *a) { wild(a), a->rule.selective = true; }
 static void stops(osh_ada_args *a) { a->rule.window = 10, a->rule.rate = 1e-12; }
 
-/* If the loss of a row diverges, the row gets the codes of rounding to nearest. */
+/* If the loss of a row diverges, the row must get the codes of rounding to nearest. */
 static void diverged_rows_are_nearest(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void diverged_rows_are_nearest(void **state)
 }
 
 /* If the learning rate is too large, some rows have a larger loss than after rounding to nearest.
- * With the option `selective`, there are no such rows. */
+ * With the option `selective`, there must be no such rows. */
 static void selective_rows_are_no_worse(void **state)
 {
     (void)state;

@@ -229,7 +229,7 @@ static void only_linears_are_quantized(void **state)
     cJSON_Delete(all);
 }
 
-/* Pruning Llama 4's experts without quantization is refused, because transformers expects all
+/* Pruning Llama 4's experts without quantization must be refused, because transformers expects all
  * experts in one tensor. */
 static void experts_apart_want_codes(void **state)
 {

@@ -57,12 +57,8 @@ def fp8(strategy, **more):
     return dict(num_bits=8, type="float", strategy=strategy, symmetric=True, **more)
 
 
-# Members of a case:
-#   number of rows of the weight
-#   number of columns of the weight
-#   arguments of the weight, without the observer
-#   name of the observer
-#   kwargs of the observer
+# A case has five members: number of rows and number of columns of the weight, arguments of the
+# weight without the observer, and name and kwargs of the observer.
 CASES = [
     (24, 256, ints(4, "group", group_size=32), "mse", {}),
     (24, 256, ints(4, "group", False, group_size=128), "memoryless_mse", {}),

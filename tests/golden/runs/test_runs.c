@@ -9,8 +9,8 @@
  *
  * In this program, as in the source, the Linears of Mixtral's experts are named w1, w2 and w3. In
  * LLM Compressor they are named gate_proj, down_proj and up_proj. LLM Compressor also quantizes
- * modules that this program leaves dense: modules without data, in towers or in experts that
- * loaders do not find. */
+ * modules that this program leaves dense: modules without data, modules in towers, and experts
+ * that loaders do not find. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 

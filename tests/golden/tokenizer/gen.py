@@ -235,9 +235,9 @@ def cases():
     case("Precompiled and Metaspace first", normalizer=precompiled(odd), pre_tokenizer=metaspace("first", True),
          texts=["\u200ba b", "a\u0301 b", "\ufb01x y", 3, 4])
     case("Nmt and Metaspace first", normalizer={"type": "Nmt"}, pre_tokenizer=metaspace("first", True), texts=["\u0001a b", "\u200b\u0001a b", 4])
-    # The normalizer replaces two sequences by a space. One is a character that is joined to the
-    # next letter. The other is a letter with its mark. A regex that matches two spaces must match
-    # the spaces of two adjacent replacements.
+    # The normalizer replaces two sequences by a space: a character that is joined to the next
+    # letter, and a letter with its mark. A regex that matches two spaces must match the spaces of
+    # two adjacent replacements.
     case("Precompiled makes spaces", normalizer=sequence("normalizers", precompiled({"\u0600": " ", "a\u0301": " "}), replace({"Regex": " {2,}"}, "_")),
          texts=["ab\u0600ba\u0301ab" * 20, "\u0600ba\u0301", "abba\u0301\u0600abab"])
     case("UnicodeScripts", pre_tokenizer={"type": "UnicodeScripts"}, texts=list(range(len(TEXTS))) + [
