@@ -4,8 +4,9 @@
  * A template entry is one of
  *   {"name", "class"}                            a module without an op of its own
  *   {"name", "class", "op", "in", "out", ...}    a module that is an op
- *   {"of", "op", "in", "out", ...}               an op in the module that an earlier entry
- *                                                names; "" is the layer or repeated module
+ *   {"of", "op", "in", "out", ...}               an op of the module "of", which an earlier
+ *                                                entry names; if "of" is "", an op of the layer
+ *                                                or repeated module itself
  *   {"name", "class", "repeat", "nodes"}         a repeated module, such as an expert; its
  *                                                number replaces "{e}" in the name
  *   {"if", "nodes", "else"}                      the entries "nodes" if "if" is true, otherwise
@@ -19,8 +20,8 @@
  *   "tensors"  the name of the module in the checkpoint; or a list of names relative to the layer:
  *              the first name with a weight in the checkpoint is used
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
- *   "part"     the larger tensors that contain weight and bias (parts.c). If the
- *              checkpoint has a tensor for each module instead, the class of the module is Linear
+ *   "part"     the larger tensors that contain weight and bias (parts.c). If the checkpoint has
+ *              tensors of the module's own, they are used, and the module's class is Linear
  * In a layer or a repeated module, names are relative to the layer or module.
  * An output may have the name of an existing value. In later entries, the name then means the new
  * value. So all values of the residual stream can have one name. */

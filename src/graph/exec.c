@@ -180,8 +180,8 @@ done:
     return rc;
 }
 
-/* Reads the table rows (of weight 0) that the node needs for the tokens of the batch. Sets *a to
- * these rows and their ids. */
+/* The first weight of the node is a table. Reads the rows of this table that the node needs for
+ * the tokens of the batch. Sets *a to these rows and their ids. */
 static osh_status node_pick(osh_ctx *cx, const osh_exec_job *j, const osh_node *n, osh_op_args *a,
                             osh_picked *rows)
 {

@@ -37,8 +37,8 @@ int osh_cache_attention(const osh_graph *g, int node);
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
-/* Returns the number of bytes of scratch that the observers of the Linear's k-th observed value
- * need for `tokens` tokens. */
+/* Returns how many bytes of scratch the observers need for `tokens` tokens of the k-th observed
+ * value of Linear l. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
 /* True if no Linear with a smaller index needs the range of this Linear's k-th observed value. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);

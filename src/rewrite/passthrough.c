@@ -84,8 +84,8 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* If each head has a scale, a value does not use the range of an earlier value. The earlier
-     * value may have another number of heads, or none. */
+    /* A value may use the range of an earlier value, but not if each head has a scale, because the
+     * earlier value may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

@@ -35,8 +35,8 @@ struct osh_folding {
     int *owner; // own [n]: rank that computes the factors of the fold; NULL: rank 0 for all folds
 };
 
-/* Allocates a statistic of fold number `fold`. kind: kinds of the blocks of GPU memory for its
- * members `all` and `part`. */
+/* Allocates a statistic for the fold with index `fold`. The members `all` and `part` of the
+ * statistic use GPU memory of the kinds kind[0] and kind[1]. */
 static osh_status folding_new_stat(osh_ctx *cx, osh_stat **out, const osh_folding *f, int fold,
                                    const osh_stat_type *type, const osh_layout_kind kind[2])
 {

@@ -43,7 +43,7 @@ typedef enum osh_detour {
 } osh_detour;
 /* Returns the name of a detour for JSON, such as "products_one_by_one". */
 const char *osh_detour_name(osh_detour which);
-/* Returns the text about a detour for messages, such as "products of a batch one by one". */
+/* Returns the words with which messages name a detour: "products of a batch one by one". */
 const char *osh_detour_text(osh_detour which);
 
 /* Bytes, times and other numbers that were counted since the device was opened. */

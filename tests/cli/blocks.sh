@@ -73,8 +73,8 @@ if [ -z "$SANITIZED" ]; then
     one fp out >log 2>&1 || { cat log; fail "fp: does not go on"; }
     same out "fp: killed"
 fi
-# The observer imatrix_mse also uses the importance of the input channels with `unit: block`. The
-# scales before the first step equal those of QuantizationModifier.
+# With `unit: block`, too, the observer imatrix_mse uses the importance of the input channels: the
+# scales before the first step must equal those of QuantizationModifier.
 observed='{ignore: [lm_head, "re:.*layers.[02]"], config_groups: {g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, strategy: group, observer: imatrix_mse}}}'
 printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: %s, iters: 1, unit: block, enable_minmax_tuning: false}\n' "$observed" >weighed.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: %s}\n' "$observed" >nearest.yaml

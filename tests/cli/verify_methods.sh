@@ -20,8 +20,8 @@ spoil() { # arguments: name, then the arguments of oneshot
         n=$((n + 1))
     done <spoilt
 }
-# arguments: part of the message, arguments of st_edit; verify must find the fault with and without
-# the source
+# The first argument is a part of the expected message. The others are the arguments of st_edit,
+# which changes the output. verify must find the fault with and without the source.
 fault() {
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
