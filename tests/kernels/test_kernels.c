@@ -85,6 +85,14 @@ static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
 static const osh_rotate_attr turn1 = {.n = 1}, turn7 = {.n = 7},
                              turn7t = {.n = 7, .transposed = true}, turn129 = {.n = 129};
+/* Rotations whose matrices are computed (fill_rotations). */
+static osh_rotation hadamard64, hadamard24, matrix24, hadamard28672;
+static const osh_rotate_attr had64 = {.n = 64, .r = &hadamard64},
+                             had24 = {.n = 24, .r = &hadamard24},
+                             had24t = {.n = 24, .r = &hadamard24, .transposed = true},
+                             mat24 = {.n = 24, .r = &matrix24},
+                             mat24t = {.n = 24, .r = &matrix24, .transposed = true},
+                             had28672 = {.n = 28672, .r = &hadamard28672};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
 static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0},
@@ -485,6 +493,11 @@ static const op_case cases[] = {
     {"rotate", 1, {1}, {{1, 1}}, 1, .attr = &turn1},
     {"rotate", 7, {21}, {{7, 7}}, 21, {3}, .attr = &turn7, .without = &turn7t},
     {"rotate", 129, {129}, {{129, 129}}, 129, {3}, .attr = &turn129},
+    {"rotate", 67, {128}, .out = 128, {3}, .attr = &had64},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &had24, .without = &had24t},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &had24t, .without = &had24},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &mat24, .without = &mat24t},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &mat24t, .without = &mat24},
     {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
@@ -505,6 +518,7 @@ static const op_case gpu_cases[] = {
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
+    {"rotate", 2, {28672}, .out = 28672, .attr = &had28672}, // does not fit in shared memory
     /* Samples of equal length are computed in one pass (attention.cu). */
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
@@ -1247,6 +1261,22 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
         at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
 }
 
+static void fill_rotations(osh_ctx *cx, bool drop)
+{
+    struct {
+        osh_rotation *r;
+        osh_rotation_kind kind;
+        int64_t n;
+    } all[] = {{&hadamard64, OSH_ROTATION_HADAMARD, 64},
+               {&hadamard24, OSH_ROTATION_RANDOM_HADAMARD, 24},
+               {&matrix24, OSH_ROTATION_RANDOM_MATRIX, 24},
+               {&hadamard28672, OSH_ROTATION_RANDOM_HADAMARD, 28672}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (drop) osh_rotation_deinit(cx, all[i].r);
+        else if (osh_rotation_init(cx, all[i].r, all[i].kind, all[i].n, SEED, "x")) abort();
+    }
+}
+
 /* Each op of a model must have a kernel for GPUs or the trait OSH_OP_HOST_ONLY. Otherwise a plan
  * could choose a GPU for a model with the op. */
 static void test_host_only(void **state)
@@ -1262,10 +1292,13 @@ static void test_host_only(void **state)
 
 int main(void)
 {
+    osh_ctx *cx = NULL;
     int unable = pin_isa();
     if (unable) return unable;
     fill_rope(&rope64, 64);
     fill_rope(&rope258, 258);
+    if (osh_ctx_new(&cx, 1)) return 1;
+    fill_rotations(cx, false);
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref),
@@ -1283,5 +1316,8 @@ int main(void)
         cmocka_unit_test(test_gpu_ids),
         cmocka_unit_test(test_gpu_search),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fill_rotations(cx, true);
+    osh_ctx_free(cx);
+    return failed;
 }

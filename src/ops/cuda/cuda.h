@@ -43,6 +43,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may be 
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_rotate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -103,6 +104,8 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, osh_dtype dt);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, osh_dtype dt);
+size_t osh_rotate_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt);
 size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
