@@ -5,6 +5,7 @@
 
 #include "budget/gpus.h"
 #include "budget/memory.h"
+#include "match/cache.h"
 #include "plan/division.h"
 #include "plan/plan.h"
 #include "plan/rank_gpu.h"
@@ -32,8 +33,6 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
                  g->nodes[node].op->name);
         return room;
     }
-    if (p->match.cache.present) return "kv_cache_scheme";
-    if (p->match.outputs) return "output_activations";
     if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
         return "--loss-mask answers";
     if (p->rewrites.n_inherits) return "--calib-passthrough";
@@ -48,9 +47,12 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
             return "an observer of inputs with --moe-calibrate-all-experts false";
         if (routed && l->wants & OSH_STAT_SQUARES)
             return "the sum of squares of an input with --moe-calibrate-all-experts false";
-        if (l->ranged[OSH_INPUT] < 0 || !osh_observer_searches(&l->scheme->inputs)) continue;
-        snprintf(room, size, "observer %s", l->scheme->inputs.observer);
-        return room;
+        for (int k = 0; k < OSH_RANGED; k++) {
+            const osh_q_args *a = osh_ranged_args(&p->match, l, k);
+            if (l->ranged[k] < 0 || !osh_observer_twice(a)) continue;
+            snprintf(room, size, "observer %s with exact: true", a->observer);
+            return room;
+        }
     }
     return NULL;
 }

@@ -118,8 +118,9 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int 
         if (!osh_wants(p->schedule, l) || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         OSH_TRY(osh_ranges_want(cx, s->ranges, i));
-        if (p->in->device && osh_ranges_has(s->ranges, l->input))
-            OSH_TRY(stats_new_minmax(cx, s, l->input));
+        for (int k = 0; k < OSH_RANGED; k++)
+            if (l->ranged[k] >= 0 && osh_ranges_on_gpu(s->ranges, l->ranged[k]))
+                OSH_TRY(stats_new_minmax(cx, s, l->ranged[k]));
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (osh_sum_wanted(k, l)) OSH_TRY(stats_new_sum(cx, s, k, l->input, l->I));
     }
@@ -283,6 +284,28 @@ done:
     return rc;
 }
 
+/* Copies x from a GPU to the host, one sample at a time, for observers that read rows. */
+static osh_status stats_feed_copies(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
+    osh_tensor *sample = NULL; // own
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first,
+                offsets[] = {0, n};
+        if (!n) continue;
+        OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
+        OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
+        OSH_TRY(osh_ranges_feed(cx, s->ranges, value, sample, &(osh_seqs){1, offsets},
+                                (osh_looking){.once = true, .first_sample = b->first_sample + k}));
+        osh_tensor_free(cx, sample), sample = NULL;
+    }
+done:
+    osh_tensor_free(cx, sample);
+    return rc;
+}
+
 /* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
  * member `share` of this Linear, or 1 if there is none. */
 static double stats_share(const osh_stats *s, int value)
@@ -336,8 +359,9 @@ static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const 
         OSH_TRY(osh_stat_feed(cx, of->of[k], &a, b->first_sample));
     }
     osh_tensor_free(cx, mixed), mixed = NULL;
-    if (of->minmax) {
-        OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
+    if (of->minmax) OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
+    if (x->device) {
+        if (osh_ranges_on_host(s->ranges, value)) OSH_TRY(stats_feed_copies(cx, s, value, x, b));
         goto done;
     }
     OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
