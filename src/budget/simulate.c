@@ -27,6 +27,7 @@
 #include "budget/simulate_solve.h"
 #include "budget/trials.h"
 #include "match/cache.h"
+#include "ops/device_ops.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
 #include "store/activations.h"
@@ -158,18 +159,25 @@ done:
 static osh_status sim_open_range(osh_ctx *cx, osh_sim *s, const osh_linear *l, int k)
 {
     const osh_matching *m = s->p->match;
-    int64_t longest = osh_sim_longest(s);
-    if (osh_range_is_copied(m, l, k)) {
+    int64_t longest = osh_sim_longest(s), n = s->p->in->data.n;
+    bool copied = osh_range_is_copied(m, l, k);
+    size_t *hook = osh_sim_hook(s, l->ranged[k]),
+           rows = osh_sim_gathered_bytes(s, l->ranged[k]), range;
+    if (copied) {
+        size_t lists = osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t)) +
+                       osh_mem_gross((size_t)(n + 1) * sizeof(int64_t));
         max_into(&s->stats.copied,
                  (int64_t)(osh_value_gross(s->p->in->graph, l->ranged[k], longest) +
-                           osh_ranged_scratch(m, l, k, longest)));
-        return OSH_OK;
+                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0)));
+        range = rows;
+    } else if (rows) {
+        range = osh_minmax_rows_bytes(n);
+    } else {
+        range = osh_ranged_scratch(m, l, k, s->batch_tokens) +
+                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k]);
     }
-    size_t *hook = osh_sim_hook(s, l->ranged[k]),
-           range = osh_ranged_scratch(m, l, k, s->batch_tokens) +
-                   osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k]);
     if (*hook < range) *hook = range;
-    return osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
+    return copied ? OSH_OK : osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
 }
 
 static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bool *values)

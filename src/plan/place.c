@@ -42,11 +42,6 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
     }
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
-        bool routed = p->in.by_route && osh_is_by_route(g, l->input);
-        if (routed && l->ranged[OSH_INPUT] >= 0)
-            return "an observer of inputs with --moe-calibrate-all-experts false";
-        if (routed && l->wants & OSH_STAT_SQUARES)
-            return "the sum of squares of an input with --moe-calibrate-all-experts false";
         for (int k = 0; k < OSH_RANGED; k++) {
             const osh_q_args *a = osh_ranged_args(&p->match, l, k);
             if (l->ranged[k] < 0 || !osh_observer_twice(a)) continue;

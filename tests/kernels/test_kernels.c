@@ -1235,6 +1235,42 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     guarded_free(cx, &all), guarded_free(cx, &g), guarded_free(cx, &at_first);
 }
 
+/* Checks osh_device_ops.minmax_rows on x [11, width]. The batch has 4 samples, and the expert gets
+ * no token of sample 1. packed: x has only the expert's rows. */
+static void check_rows(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, bool packed)
+{
+    enum { ROWS = 5, SAMPLES = 4 };
+    const int32_t tokens[ROWS] = {0, 3, 7, 8, 10};
+    const int64_t offsets[SAMPLES + 1] = {0, 4, 7, 9, 11};
+    const osh_seqs seqs = {SAMPLES, offsets};
+    float want[2 * SAMPLES], got[2 * SAMPLES];
+    guarded x = guarded_new(cx, dt, 2, 11, width), g = guarded_new(cx, OSH_F32, 1, 2 * SAMPLES, 0);
+    guarded list = guarded_new(cx, OSH_I32, 1, ROWS, 0);
+
+    guarded_fill(&x, 5, 3);
+    memcpy(list.t.data, tokens, sizeof tokens);
+    for (int k = 0; k < SAMPLES; k++) want[k] = INFINITY, want[SAMPLES + k] = -INFINITY;
+    memcpy(g.t.data, want, sizeof want);
+    for (int i = 0, k = 0; i < ROWS; i++) {
+        while (tokens[i] >= offsets[k + 1]) k++;
+        for (int64_t j = 0; j < width; j++) {
+            float v = (float)value_at(&x.t, (packed ? i : tokens[i]) * width + j);
+            want[k] = fminf(want[k], v), want[SAMPLES + k] = fmaxf(want[SAMPLES + k], v);
+        }
+    }
+    gpu_copy_of c = gpu_put(cx, d, &x.t), m = gpu_put(cx, d, &g.t), l = gpu_put(cx, d, &list.t);
+    osh_sampled_rows of = {{packed ? NULL : l.t.data, ROWS}, l.t.data, &seqs};
+    size_t used = osh_arena_used(d->arena);
+    assert_int_equal(osh_device_ops_of(d)->minmax_rows(cx, m.t.data, (float *)m.t.data + SAMPLES,
+                                                       &c.t, &of),
+                     OSH_OK);
+    assert_int_equal(osh_arena_used(d->arena), used);
+    assert_int_equal(osh_tensor_get(cx, got, &m.t, 0, sizeof got), OSH_OK);
+    assert_memory_equal(got, want, sizeof want);
+    gpu_take(cx, NULL, &c), gpu_take(cx, NULL, &m), gpu_take(cx, NULL, &l);
+    guarded_free(cx, &x), guarded_free(cx, &g), guarded_free(cx, &list);
+}
+
 static void test_gpu_search(void **state)
 {
     (void)state;
@@ -1247,7 +1283,8 @@ static void test_gpu_search(void **state)
         gpu_order(k / 3);
         for (int64_t width = 1; width < 1200; width += 257)
             for (int64_t shift = 0; shift < 2; shift++)
-                check_search(cx, d, dts[k % 3], width, shift);
+                check_search(cx, d, dts[k % 3], width, shift),
+                    check_rows(cx, d, dts[k % 3], width % 300, shift);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);

@@ -23,6 +23,8 @@ osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
                                const osh_tensor *const *tensors, int n);
 osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                            int64_t n);
+osh_status osh_cuda_minmax_rows(osh_ctx *cx, float *low, float *high, const osh_tensor *x,
+                                const osh_sampled_rows *of);
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
 osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route);
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m);

@@ -78,6 +78,11 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
 
+size_t osh_minmax_rows_bytes(int64_t n_samples)
+{
+    return osh_arena_gross((size_t)(n_samples + 1) * sizeof(int64_t));
+}
+
 int64_t osh_rotate_tile(int64_t n) { return n < OSH_ROTATE_TILE ? OSH_ROTATE_TILE / n * n : n; }
 
 int64_t osh_rotate_slabs(int64_t n, int64_t n_vectors)
