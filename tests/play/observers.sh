@@ -3,7 +3,8 @@
 # and values. Also observes caches and outputs of Linears, whose ranges the GPU computes. The scales
 # of the first Linears are those of the host, and all others are near them. The output bytes do not
 # depend on the order of the GPU's threads, on the tier, on budgets or on a kill. The smallest
-# budgets of the plan are enough, and the arena's peak is predicted.
+# budgets of the plan are enough, and the arena's peak is predicted. eval rounds inputs and outputs
+# of Linears, keys and values on a GPU as on the host.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
@@ -41,6 +42,10 @@ job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibratio
 one() { # arguments: recipe, output, flags
     last_wins "$PLAY_BATCHES" "${job[@]}" --progress none --recipe "$1.yaml" --output "$2" "${@:3}" >/dev/null 2>err
 }
+ppl() { # arguments: model, device, flags
+    "$PLAY_BATCHES" eval --model "$1" --device "$2" "${@:3}" --dataset "$model/data/evaluation.txt" --max-seq-length 32 \
+        --max-windows 8 --threads 1 --progress none | sed -n 's/^perplexity //p'
+}
 recipes="many ranges"
 for r in $recipes; do
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r gpu.$r || fail "$r: $(cat err)"
@@ -58,6 +63,9 @@ for r in $recipes; do
     }
     OSH_PLAY="protect=0 memory=$least" same "least memory" --device-memory "$least" --host-memory "$least_host"
     [ -z "$SANITIZED" ] || exit 0 # builds with sanitizers are slow
+    gpu=$(ppl gpu.$r cuda) host=$(ppl gpu.$r cpu) plain=$(ppl gpu.$r cuda --no-activation-quantization)
+    awk "BEGIN {exit !($gpu < 1.006 * $host && $gpu > 0.994 * $host && $gpu != $plain)}" ||
+        fail "$r: perplexity $gpu on the GPU, $host on the host, $plain without rounding"
     [ $r = many ] || continue
     OSH_PLAY="protect=0 order=5 lazy=1" same "another order" --mem-opt-level 2
     if INJECT_AT=$(($(cat calls) * 6 / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r other; then
