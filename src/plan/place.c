@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
+#include "schedule/looks.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
  * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. */
@@ -20,6 +21,13 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s is not supported on a GPU in this version: want --device cpu", what);
+}
+
+/* True if values may be computed again for the second look of two-pass observers. */
+static bool looks_again(const osh_plan *p)
+{
+    const char *cache = p->in.opt->calib_cache;
+    return !cache || !strcmp(cache, "auto") || !strcmp(cache, osh_look_name(OSH_LOOK_AGAIN));
 }
 
 /* Returns the name of a feature that the job needs and that is only possible on the host, or NULL
@@ -44,8 +52,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
         const osh_linear *l = &p->match.linears[i];
         for (int k = 0; k < OSH_RANGED; k++) {
             const osh_q_args *a = osh_ranged_args(&p->match, l, k);
-            if (l->ranged[k] < 0 || !osh_observer_twice(a)) continue;
-            snprintf(room, size, "observer %s with exact: true", a->observer);
+            if (l->ranged[k] < 0 || !osh_observer_twice(a) || looks_again(p)) continue;
+            snprintf(room, size, "--calib-cache %s", p->in.opt->calib_cache);
             return room;
         }
     }

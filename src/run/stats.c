@@ -284,6 +284,14 @@ done:
     return rc;
 }
 
+/* Tells how observers look at the samples of batch b. */
+static osh_looking stats_looking(const osh_stats *s, int value, const osh_batch *b)
+{
+    bool all = s->look == LOOK_ALL;
+    return (osh_looking){.once = all, .again = s->look == LOOK_KEPT || (all && s->again[value]),
+                         .first_sample = b->first_sample};
+}
+
 /* Copies x from a GPU to the host, one sample at a time, for observers that read rows. */
 static osh_status stats_feed_copies(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_batch *b)
@@ -291,14 +299,14 @@ static osh_status stats_feed_copies(osh_ctx *cx, osh_stats *s, int value, const 
     osh_status rc = OSH_OK;
     size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
     osh_tensor *sample = NULL; // own
-    for (int64_t k = 0; k < b->seqs.n; k++) {
+    osh_looking how = stats_looking(s, value, b);
+    for (int64_t k = 0; k < b->seqs.n; k++, how.first_sample++) {
         int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first,
                 offsets[] = {0, n};
         if (!n) continue;
         OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
         OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
-        OSH_TRY(osh_ranges_feed(cx, s->ranges, value, sample, &(osh_seqs){1, offsets},
-                                (osh_looking){.once = true, .first_sample = b->first_sample + k}));
+        OSH_TRY(osh_ranges_feed(cx, s->ranges, value, sample, &(osh_seqs){1, offsets}, how));
         osh_tensor_free(cx, sample), sample = NULL;
     }
 done:
@@ -369,15 +377,12 @@ static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const 
     osh_status rc = OSH_OK;
     bool all = s->look == LOOK_ALL;
     if (all) OSH_TRY(stats_feed_sums(cx, s, value, x, original, b));
-    if (stats_sums(s, value)->minmax) OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
+    if (all && stats_sums(s, value)->minmax) OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
     if (x->device) {
         if (osh_ranges_on_host(s->ranges, value)) OSH_TRY(stats_feed_copies(cx, s, value, x, b));
         goto done;
     }
-    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
-                            (osh_looking){.once = all,
-                                          .again = s->look == LOOK_KEPT || (all && s->again[value]),
-                                          .first_sample = b->first_sample}));
+    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs, stats_looking(s, value, b)));
 done:
     return rc;
 }
@@ -431,7 +436,7 @@ static osh_status stats_feed_rows(osh_ctx *cx, osh_stats *s, int value, const os
     OSH_NEW(cx, offsets, b->seqs.n + 1);
     for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = rows->shape[0];
     part.n_tokens = rows->shape[0], part.seqs.offsets = offsets;
-    OSH_TRY(stats_feed_sums(cx, s, value, rows, NULL, &part));
+    if (s->look == LOOK_ALL) OSH_TRY(stats_feed_sums(cx, s, value, rows, NULL, &part));
     if (!osh_ranges_on_host(s->ranges, value)) goto done;
     OSH_TRY(stats_cut_rows(cx, offsets, rows->device, b));
     OSH_TRY(stats_feed_copies(cx, s, value, rows, &part));
@@ -450,7 +455,7 @@ static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, cons
     int64_t n = b->rows ? osh_gathered_rows(b->rows->n) : 0;
     if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the list of an expert's rows is missing");
     if (!n) goto done;
-    if (t) {
+    if (t && s->look == LOOK_ALL) {
         float *low = (float *)t->data + b->first_sample;
         osh_sampled_rows of = {*b->rows, b->tokens, &b->seqs};
         OSH_TRY(osh_device_ops_of(x->device)->minmax_rows(cx, low, low + t->shape[1], x, &of));

@@ -23,7 +23,7 @@ s_stage:
 $(group a '0.*[qkv]_proj' mse 'averaging_constant: 0.5')
 $(group b '0.*(gate|up)_proj' percentile '')
 $(group c '1.*[qkv]_proj' entropy '')
-$(group d '1.*(gate|up)_proj' min_mse '')
+$(group d '1.*(gate|up)_proj' min_mse 'exact: true')
 $(group e '2.*[qkv]_proj' layerwise_percentile '')
 $(group f '2.*(gate|up)_proj' distribution '')
 YAML
