@@ -317,6 +317,7 @@ static void looks(const osh_budget *p, osh_look *first, osh_look *last)
     for (osh_look l = OSH_LOOK_RAM; p->in->opt->calib_cache && l <= OSH_LOOK_AGAIN; l++)
         if (!strcmp(p->in->opt->calib_cache, osh_look_name(l))) *first = *last = l;
     if (asks_f16(p)) *first = *last = OSH_LOOK_DISK;
+    if (p->in->on_device) *first = OSH_LOOK_AGAIN; // values of a GPU are not kept on the host
     if (!osh_looks_twice(p->schedule)) *first = *last;
 }
 

@@ -32,7 +32,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
     rewrites.match = &match, rewrites.n_inherits = 0;
     schedule.match = &match, schedule.rewrites = &rewrites;
     schedule.parts = NULL, schedule.passes = NULL, schedule.visits = NULL;    // own
-    schedule.looks = OSH_LOOK_RAM;
+    schedule.looks = p->in->on_device ? OSH_LOOK_AGAIN : OSH_LOOK_RAM;
     other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
     other.memory = (osh_memory){0};
     *out = (osh_peaks){.device = -1, .host = -1};

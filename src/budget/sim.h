@@ -43,6 +43,10 @@ typedef struct osh_sim_stats {
      * and as host bytes with a GPU. */
     int64_t lists;
     int64_t ranges; // bytes of the visit's range observers; device or host bytes, as for `lists`
+    /* With a GPU, for values that the host observes.
+     * histograms: host bytes of their histograms.
+     * copied: host bytes of a copied sample and of the observer's scratch. */
+    int64_t histograms, copied;
 } osh_sim_stats;
 
 /* Values that are kept in memory or on the disk for the second pass of two-pass observers
@@ -101,6 +105,7 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the number of bytes that value v has in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
+int64_t osh_sim_longest(const osh_sim *s); // number of tokens of the longest sample
 /* If only the rows of an expert count in the statistics of the value, these rows are copied.
  * Returns the number of arena bytes of the copy, or 0 if there is no copy. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
@@ -115,6 +120,8 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
  * the sum. Returns 0 if there is no partial sum. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
+/* Returns the count to which the bytes of histograms of observers belong. */
+int64_t *osh_sim_histograms(osh_sim *s);
 /* Returns the number of bytes of the values that the visit keeps for the second pass of two-pass
  * observers (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);

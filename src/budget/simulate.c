@@ -27,6 +27,7 @@
 #include "budget/simulate_solve.h"
 #include "budget/trials.h"
 #include "match/cache.h"
+#include "ops/device_ops.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
 #include "store/activations.h"
@@ -154,9 +155,35 @@ done:
     return rc;
 }
 
+/* Counts the bytes that observing the k-th observed value of the Linear needs. */
+static osh_status sim_open_range(osh_ctx *cx, osh_sim *s, const osh_linear *l, int k)
+{
+    const osh_matching *m = s->p->match;
+    int64_t longest = osh_sim_longest(s), n = s->p->in->data.n;
+    bool copied = osh_range_is_copied(m, l, k);
+    size_t *hook = osh_sim_hook(s, l->ranged[k]),
+           rows = osh_sim_gathered_bytes(s, l->ranged[k]), range;
+    if (copied) {
+        size_t lists = osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t)) +
+                       osh_mem_gross((size_t)(n + 1) * sizeof(int64_t));
+        max_into(&s->stats.copied,
+                 (int64_t)(osh_value_gross(s->p->in->graph, l->ranged[k], longest) +
+                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0)));
+        range = rows;
+    } else if (rows) {
+        range = osh_minmax_rows_bytes(n);
+    } else {
+        range = osh_ranged_scratch(m, l, k, s->batch_tokens) +
+                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k]);
+    }
+    if (*hook < range) *hook = range;
+    return copied ? OSH_OK : osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
+}
+
 static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
+    s->stats.copied = 0;
     // a simulation of a large model can take seconds, so the user may interrupt it here
     OSH_TRY(osh_check_interrupt(cx));
     osh_layout_enter(s->gpu, s->index, OSH_WAY_FIRST);
@@ -164,16 +191,10 @@ static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bo
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
         if (!s->stats.counts[i])
-            s->stats.counts[i] = true, s->stats.bytes += (int64_t)osh_ranged_counts(s->p->match, i);
-        for (int k = 0; k < OSH_RANGED; k++) {
-            if (l->ranged[k] < 0) continue;
-            size_t *hook = osh_sim_hook(s, l->ranged[k]),
-                   range =
-                       osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
-                       osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
-            if (*hook < range) *hook = range;
-            OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]));
-        }
+            s->stats.counts[i] = true,
+            *osh_sim_histograms(s) += (int64_t)osh_ranged_counts(s->p->match, i);
+        for (int k = 0; k < OSH_RANGED; k++)
+            if (l->ranged[k] >= 0) OSH_TRY(sim_open_range(cx, s, l, k));
         OSH_TRY(sim_open_sums(cx, s, l));
     }
     osh_looks_of(s->looks.of, NULL, s->p->schedule, r, values);

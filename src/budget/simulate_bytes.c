@@ -16,7 +16,7 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
     int64_t dev =
         s->weights.bytes + s->stats.bytes + device + s->values.kept +
         (s->tier == OSH_TIER_DEVICE ? values : 0);
-    int64_t lists = s->stats.lists + s->stats.ranges;
+    int64_t lists = s->stats.lists + s->stats.ranges + s->stats.histograms;
     host += s->weights.copies + lists;
     if (s->looks.now)
         host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looks.now);
@@ -74,6 +74,14 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
     return (int64_t)osh_value_gross(s->p->in->graph, v, s->batch_tokens);
 }
 
+int64_t osh_sim_longest(const osh_sim *s)
+{
+    const osh_dataset *d = &s->p->in->data;
+    int64_t tokens = 0;
+    for (int64_t k = 0; k < d->n; k++) max_into(&tokens, d->offsets[k + 1] - d->offsets[k]);
+    return tokens;
+}
+
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value)
 {
     const osh_graph *g = s->p->in->graph;
@@ -112,6 +120,11 @@ size_t *osh_sim_hook(const osh_sim *s, int value)
     return &s->stats.hook[osh_observed(s->p->in->graph, s->r->same, value)];
 }
 
+int64_t *osh_sim_histograms(osh_sim *s)
+{
+    return s->gpu ? &s->stats.histograms : &s->stats.bytes;
+}
+
 int64_t osh_sim_looked_bytes(const osh_sim *s)
 {
     osh_tier tier = s->p->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
@@ -140,9 +153,8 @@ int64_t osh_sim_loaders_bytes(const osh_sim *s)
 void osh_sim_look(osh_sim *s)
 {
     const osh_budget *p = s->p;
-    int64_t tokens = 0, n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
-    for (int64_t k = 0; s->looks.now && k < p->in->data.n; k++)
-        max_into(&tokens, p->in->data.offsets[k + 1] - p->in->data.offsets[k]);
+    int64_t tokens = osh_sim_longest(s),
+            n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
     for (int v = s->r->v0; s->looks.now && v < s->r->v1; v++) {
         int64_t sample = (int64_t)osh_value_gross(p->in->graph, v, tokens);
         if (n_loaders)

@@ -50,6 +50,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
+    if (lead->kept && device) *device = 0;
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
     int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device), kept = 0;
     if (lead->prune.modifier < 0) return work;
@@ -87,11 +88,13 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
-        if (s->stats.counts[i]) s->stats.bytes -= (int64_t)osh_ranged_counts(s->p->match, i);
+        if (s->stats.counts[i])
+            *osh_sim_histograms(s) -= (int64_t)osh_ranged_counts(s->p->match, i);
         s->stats.counts[i] = false;
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
-        osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
+        for (int k = 0; k < OSH_RANGED; k++)
+            if (l->ranged[k] >= 0) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
     }
 }
 

@@ -16,15 +16,16 @@
 
 typedef struct side { // one of the two models that are evaluated
     const osh_forward *f; // view
-    /* Bytes of GPU memory for the widest input of a Linear in a batch; 0: inputs are not
-     * rounded. */
-    int64_t input;
+    /* Bytes of the widest input of a Linear in a batch. They are 0 if inputs are not rounded.
+     * input: in GPU memory.
+     * copied: in host memory. Here, other values that are rounded also count. */
+    int64_t input, copied;
     int64_t row;          // largest number of bytes that are stored for a token between subgraphs
     /* Blocks for values that are stored between subgraphs, in host memory (own) or in the GPU's
      * arena (views). */
     char **rest;          // own [batches]
     bool *now;            // own [graph values]: true for values that are now stored
-    bool rounds;          // true if the scheme rounds inputs of Linears
+    bool rounds;          // true if the scheme rounds activations
 } side;
 
 struct osh_eval_gpu {
@@ -125,10 +126,16 @@ static osh_status side_count(osh_ctx *cx, osh_eval_gpu *c, side *s)
     OSH_TRY(osh_device_peaks_new(cx, &k.peaks, g));
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
-    s->rounds = !c->o->no_activation_quantization && osh_forward_rounds_inputs(s->f);
+    bool quantizes = !c->o->no_activation_quantization, inputs = osh_forward_rounds_inputs(s->f);
+    int64_t width = 0;
+    for (int v = 0; v < g->n_values; v++)
+        if (osh_forward_rounds_value(s->f, v)) max_into(&width, graph_value_bytes(g, v));
+    s->rounds = quantizes && (inputs || width);
     OSH_TRY(osh_forward_walk(cx, s->f, &(osh_forward_visitor){side_count_part, &k, false}));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
-    if (s->rounds) s->input = arena_gross(c->batch_tokens * k.width);
+    if (quantizes && inputs) s->input = arena_gross(c->batch_tokens * k.width);
+    if (quantizes) s->copied = s->input;
+    if (quantizes && width) max_into(&s->copied, arena_gross(c->batch_tokens * width));
 done:
     osh_device_peaks_free(cx, k.peaks);
     return rc;
@@ -177,7 +184,7 @@ int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
     int64_t rounded = 0, read = osh_eval_weights_host_bytes(c->weights), lists = 0;
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
-        max_into(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].input));
+        max_into(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].copied));
         lists += g->n_values * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 64) +
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
@@ -279,23 +286,12 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     int ordinal = 0;
     *out = NULL;
     if (!osh_eval_gpu_wanted(o)) goto done;
-    bool cached = f->cache || (ref && ref->cache);
-    bool outputs =
-        osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));
     int on_host = osh_graph_host_only(f->graph);
-    if ((cached || outputs || on_host >= 0) && osh_device_is_auto(o->device)) goto done;
+    if (on_host >= 0 && osh_device_is_auto(o->device)) goto done;
     if (on_host >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "the op %s does not run on a GPU in this version: want --device cpu",
                  f->graph->nodes[on_host].op->name);
-    if (cached)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "models with kv_cache_scheme do not run on a GPU in this version: want --device "
-                 "cpu");
-    if (outputs)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "models with output_activations do not run on a GPU in this version: want "
-                 "--device cpu");
     OSH_NEW(cx, c, 1);
     OSH_TRY(osh_device_find(cx, &c->kind, &ordinal, o->device));
     OSH_TRY(osh_rank_gpu(cx, &ordinal, o->ranks, c->kind, o->device));
@@ -336,6 +332,7 @@ typedef struct rounding {
     osh_eval_gpu *c;
     const side *s;
     osh_tensor x; // view of c->input
+    int first;    // index of the first node of the subgraph
 } rounding;
 
 /* A hook that rounds the input of a Linear on the host, so that a GPU and the CPU round alike. If
@@ -355,6 +352,18 @@ static osh_status side_round_input(osh_ctx *cx, void *user, int node, const osh_
     OSH_TRY(osh_tensor_copy(cx, &r->x, c->stage));
     *x = &r->x;
 done:
+    return rc;
+}
+
+/* A hook that rounds outputs of Linears, keys, values and queries on the host. */
+static osh_status side_round_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                                   const osh_batch *b)
+{
+    rounding *r = user;
+    osh_forward_rounding a = {r->s->f, r->c->stage, r->first};
+    osh_status rc = osh_forward_round_value(cx, &a, value, b->values[value]);
+    (void)x;
+    r->c->stage = a.copy;
     return rc;
 }
 
@@ -426,8 +435,9 @@ static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
     const osh_graph *g = s->f->graph;
     osh_exec_span span = side_span(s, v->part);
     osh_batch *batch = NULL; // own
-    rounding r = {.c = c, .s = s};
-    osh_exec_hooks hooks = {.linear_input = side_round_input, .user = &r};
+    rounding r = {.c = c, .s = s, .first = v->part->s->first};
+    osh_exec_hooks hooks = {
+        .linear_input = side_round_input, .value = side_round_value, .user = &r};
     int64_t first = c->batch_at[b];
     OSH_TRY(osh_batch_new_on(
         cx, &batch, c->device, g,

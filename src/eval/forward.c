@@ -114,16 +114,49 @@ done:
     return rc;
 }
 
-static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a, int value,
+/* Returns the rule by which the output of a Linear is rounded, or NULL if it is not rounded. Sets
+ * *scale and *zero. */
+static const osh_q_args *output_rule(const osh_forward *f, int value, const osh_tensor **scale,
+                                     const osh_tensor **zero)
+{
+    int node = f->graph->values[value].producer;
+    if (node < 0 || !osh_node_is(&f->graph->nodes[node], OSH_OP_LINEAR)) return NULL;
+    return osh_source_outputs(f->source, linear_holder(f->graph, node), scale, zero);
+}
+
+bool osh_forward_rounds_value(const osh_forward *f, int value)
+{
+    const osh_tensor *scale, *zero;
+    return (f->cache && f->cache[value]) || output_rule(f, value, &scale, &zero);
+}
+
+static osh_status value_round_on_host(osh_ctx *cx, const osh_forward *f, int value, bool made,
                                       osh_tensor *x)
 {
-    const osh_graph *g = a->f->graph;
     const osh_tensor *scale, *zero;
-    int node = g->values[value].producer;
-    if (node < a->first || !osh_node_is(&g->nodes[node], OSH_OP_LINEAR)) return OSH_OK;
-    const osh_q_args *args =
-        osh_source_outputs(a->f->source, linear_holder(g, node), &scale, &zero);
-    return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
+    const osh_q_args *args = made ? output_rule(f, value, &scale, &zero) : NULL;
+    osh_status rc = args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
+    if (rc || !f->cache || !f->cache[value]) return rc;
+    return osh_q_fake_quant_act(cx, x, osh_source_cache(f->source), f->cache[value],
+                                f->cache_zero[value]);
+}
+
+osh_status osh_forward_round_value(osh_ctx *cx, osh_forward_rounding *a, int value, osh_tensor *x)
+{
+    osh_status rc = OSH_OK;
+    bool made = a->f->graph->values[value].producer >= a->first;
+    if (!osh_forward_rounds_value(a->f, value)) goto done;
+    if (!x->device) {
+        rc = value_round_on_host(cx, a->f, value, made, x);
+        goto done;
+    }
+    osh_tensor_free(cx, a->copy), a->copy = NULL;
+    OSH_TRY(osh_tensor_new(cx, &a->copy, x->dtype, x->ndim, x->shape));
+    OSH_TRY(osh_tensor_copy(cx, a->copy, x));
+    OSH_TRY(value_round_on_host(cx, a->f, value, made, a->copy));
+    OSH_TRY(osh_tensor_copy(cx, x, a->copy));
+done:
+    return rc;
 }
 
 /* A hook that rounds outputs of Linears. It also rounds keys, values and queries of attention, if
@@ -131,12 +164,8 @@ static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a
 static osh_status value_round(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                               const osh_batch *b)
 {
-    const osh_forward_rounding *a = user;
-    osh_status rc = linear_round_output(cx, a, value, b->values[value]);
     (void)x;
-    if (rc || !a->f->cache || !a->f->cache[value]) return rc;
-    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source),
-                                a->f->cache[value], a->f->cache_zero[value]);
+    return osh_forward_round_value(cx, user, value, b->values[value]);
 }
 
 osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r)

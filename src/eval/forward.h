@@ -55,7 +55,7 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
 /* State of osh_forward_hooks, which round the activations. */
 typedef struct osh_forward_rounding {
     const osh_forward *f;
-    osh_tensor *copy; // own: last rounded input
+    osh_tensor *copy; // own: last rounded input, or copy of a value on a device
     /* Index of the first node of the subgraph that runs; outputs of earlier nodes are rounded
      * already. */
     int first;
@@ -63,6 +63,12 @@ typedef struct osh_forward_rounding {
 /* Returns the hooks that round inputs and outputs of Linears, and keys, values and queries. r must
  * outlive the hooks. */
 osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
+/* Rounds x in place if the value is a rounded output of a Linear, or a rounded key, value or query.
+ * x is the value, and may be on a device. If it is, a->copy becomes the rounded copy in host
+ * memory. */
+osh_status osh_forward_round_value(osh_ctx *cx, osh_forward_rounding *a, int value, osh_tensor *x);
+/* True if osh_forward_round_value may round the value. */
+bool osh_forward_rounds_value(const osh_forward *f, int value);
 /* True if the model is quantized, so that activations may have to be rounded. */
 bool osh_forward_may_round(const osh_forward *f);
 /* True if some scheme rounds the input of a Linear. */

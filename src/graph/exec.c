@@ -147,13 +147,13 @@ osh_status osh_exec_make_value(osh_ctx *cx, const osh_exec_job *j, int v, int64_
 }
 
 osh_status osh_exec_tell_rows(osh_ctx *cx, const osh_exec_job *j, int v, const osh_tensor *x,
-                              const osh_op_rows *rows)
+                              const osh_op_rows *rows, const int32_t *tokens)
 {
     const osh_exec_hooks *h = j->hooks;
     if (!h || !h->value || j->again) return OSH_OK;
-    j->b->rows = rows;
+    j->b->rows = rows, j->b->tokens = tokens;
     osh_status rc = h->value(cx, h->user, v, x, j->b);
-    j->b->rows = NULL;
+    j->b->rows = NULL, j->b->tokens = NULL;
     return rc;
 }
 
@@ -412,7 +412,7 @@ static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
     const osh_exec_job *j = w->user;
     int from = w->on_device ? osh_routed_from(j->g, v) : -1;
     osh_op_rows rows = from >= 0 ? osh_exec_expert_rows(j, from) : (osh_op_rows){0};
-    return osh_exec_tell_rows(cx, j, v, j->b->values[v], from >= 0 ? &rows : NULL);
+    return osh_exec_tell_rows(cx, j, v, j->b->values[v], from >= 0 ? &rows : NULL, rows.at);
 }
 
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)

@@ -75,6 +75,8 @@ typedef struct osh_batch {
     /* Rows of an expert, while a hook is called on a device for a value of this expert
      * (osh_routed_from). The hook may read no other rows. NULL at all other times. */
     const osh_op_rows *rows; // view
+    /* If `rows` is set: the number of each row's token in the batch. */
+    const int32_t *tokens; // view [rows->n], in device memory
     /* [n_values] or NULL. If into[v] is not NULL, the node that makes value v writes it to the
      * tensor into[v]. The tensor then moves to values[v]. */
     osh_tensor **into; // view

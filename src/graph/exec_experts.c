@@ -116,8 +116,9 @@ static osh_status observe_round(osh_ctx *cx, const osh_walk *w, const osh_mixtur
         osh_tensor part = osh_tensor_view(f->dtype, 2, (int64_t[]){together.n, F},
                                           osh_elem(f, row * F));
         part.device = f->device, row += together.n;
-        OSH_TRY(osh_exec_tell_rows(cx, j, of->in[0], x, &experts[e].rows));
-        OSH_TRY(osh_exec_tell_rows(cx, j, of[OSH_EXPERT_GLU].out[0], &part, &together));
+        const int32_t *tokens = experts[e].rows.at;
+        OSH_TRY(osh_exec_tell_rows(cx, j, of->in[0], x, &experts[e].rows, tokens));
+        OSH_TRY(osh_exec_tell_rows(cx, j, of[OSH_EXPERT_GLU].out[0], &part, &together, tokens));
     }
 done:
     return rc;

@@ -42,9 +42,10 @@ osh_status osh_exec_check_finite(osh_ctx *cx, const osh_walk *walk, int node, in
 /* Allocates the tensor of value v with `rows` rows. If an earlier execution kept a tensor of v,
  * frees that tensor first. */
 osh_status osh_exec_make_value(osh_ctx *cx, const osh_exec_job *j, int v, int64_t rows);
-/* Calls the hook for value v of an expert. x: the tensor of v. rows: the rows of the expert. */
+/* Calls the hook for value v of an expert. x: the tensor of v. rows: the rows of the expert in x.
+ * tokens [rows->n]: the number of each row's token, in device memory. */
 osh_status osh_exec_tell_rows(osh_ctx *cx, const osh_exec_job *j, int v, const osh_tensor *x,
-                              const osh_op_rows *rows);
+                              const osh_op_rows *rows, const int32_t *tokens);
 
 /* exec_experts.c defines the next functions. The first three are members of osh_walk_acts. */
 osh_status osh_exec_routes(osh_ctx *cx, osh_walk *w, int route);

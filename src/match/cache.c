@@ -68,6 +68,12 @@ int osh_cache_modifier(const osh_matching *p, int node)
     return -1;
 }
 
+bool osh_range_is_copied(const osh_matching *p, const osh_linear *l, int k)
+{
+    return p->in->on_device &&
+           (l->heads[k] > 1 || osh_observer_searches(osh_ranged_args(p, l, k)));
+}
+
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens)
 {
     return osh_act_observe_bytes(osh_ranged_args(p, l, k), tokens,

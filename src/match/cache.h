@@ -37,6 +37,10 @@ int osh_cache_attention(const osh_graph *g, int node);
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Updates the indices of the observed values of l. Must be called after l->node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
+/* True if the host observes the Linear's k-th observed value although the job runs on a GPU. The
+ * run then copies the value to the host, one sample at a time. False if the GPU computes the range
+ * of each sample, or if the job runs on the host. */
+bool osh_range_is_copied(const osh_matching *p, const osh_linear *l, int k);
 /* Returns how many bytes of scratch the observers need for `tokens` tokens of the k-th observed
  * value of Linear l. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);

@@ -4,7 +4,8 @@
 #ifdef OSH_CUDA_BUILT
 static const osh_device_ops cuda_ops = {
     .wordsum = osh_cuda_wordsum, .finite = osh_cuda_finite, .finite_rows = osh_cuda_finite_rows,
-    .all_finite = osh_cuda_all_finite, .minmax = osh_cuda_minmax, .routes = osh_cuda_routes,
+    .all_finite = osh_cuda_all_finite, .minmax = osh_cuda_minmax,
+    .minmax_rows = osh_cuda_minmax_rows, .routes = osh_cuda_routes,
     .count_routes = osh_cuda_count_routes, .mixture = osh_cuda_mixture_run,
     .factors = osh_gptq_factors_cuda, .gather = osh_cuda_gather, .speed = &osh_cuda_speed,
 };

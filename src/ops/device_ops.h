@@ -61,6 +61,15 @@ static inline int64_t osh_routes_n(int64_t E, int64_t N) { return E + E * N; }
  * rounded up so that a Hessian (hessian_accum) needs no other padding. */
 int64_t osh_gathered_rows(int64_t n);
 
+typedef struct osh_sampled_rows { // rows of a value of an expert, and their samples
+    osh_op_rows rows; // row numbers in the value; rows.at NULL: the first rows
+    /* View [rows.n], in device memory: the number of each row's token in the batch. */
+    const int32_t *tokens;
+    const osh_seqs *seqs; // view: samples of the batch
+} osh_sampled_rows;
+/* Returns the number of bytes that osh_device_ops.minmax_rows allocates in the arena. */
+size_t osh_minmax_rows_bytes(int64_t n_samples);
+
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
     /* List [n] of the Hessians, which are in device memory. This list and the two lists below are
@@ -101,6 +110,11 @@ typedef struct osh_device_ops {
      * the matrix x. The range is in device memory. Ignores NaN. */
     osh_status (*minmax)(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                          int64_t n);
+    /* For sample k of of->seqs: extends the range [low[k], high[k]] so that it contains all
+     * elements of those rows of x that belong to the sample. low, high: in device memory. Ignores
+     * NaN. */
+    osh_status (*minmax_rows)(osh_ctx *cx, float *low, float *high, const osh_tensor *x,
+                              const osh_sampled_rows *of);
     /* Lists the rows (tokens) of each expert. `route` [N, E] has the router weights of N tokens and
      * E experts. The array `lists`, in device memory, gets two parts: the number of rows of each
      * expert, [E], then the row numbers of each expert in ascending order, [E, N]. Also copies the

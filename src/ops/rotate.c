@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 /* Number of rows of x in a chunk of parallel work. A chunk converts each row of T only once, and
@@ -146,7 +147,8 @@ const osh_op osh_op_rotate = {
     .name = "rotate", .n_in = 1, .n_weights = 1, .n_out = 1, .attr_bytes = sizeof(osh_rotate_attr),
     .each_token = true,
     .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_rotate_cuda)}, .tol = 1e-11,
+    .scratch = scratch, .arena_bytes = osh_rotate_cuda_scratch, .spreads = 1,
     .grad.run = {[OSH_REF] = rotate_grad_ref},
-    .traits = OSH_OP_ROTATES | OSH_OP_IN_PLACE | OSH_OP_HOST_ONLY,
+    .traits = OSH_OP_ROTATES | OSH_OP_IN_PLACE,
 };

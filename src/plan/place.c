@@ -5,10 +5,12 @@
 
 #include "budget/gpus.h"
 #include "budget/memory.h"
+#include "match/cache.h"
 #include "plan/division.h"
 #include "plan/plan.h"
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
+#include "schedule/looks.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
  * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. */
@@ -19,6 +21,13 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s is not supported on a GPU in this version: want --device cpu", what);
+}
+
+/* True if values may be computed again for the second look of two-pass observers. */
+static bool looks_again(const osh_plan *p)
+{
+    const char *cache = p->in.opt->calib_cache;
+    return !cache || !strcmp(cache, "auto") || !strcmp(cache, osh_look_name(OSH_LOOK_AGAIN));
 }
 
 /* Returns the name of a feature that the job needs and that is only possible on the host, or NULL
@@ -32,8 +41,6 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
                  g->nodes[node].op->name);
         return room;
     }
-    if (p->match.cache.present) return "kv_cache_scheme";
-    if (p->match.outputs) return "output_activations";
     if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
         return "--loss-mask answers";
     if (p->rewrites.n_inherits) return "--calib-passthrough";
@@ -43,14 +50,12 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
     }
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
-        bool routed = p->in.by_route && osh_is_by_route(g, l->input);
-        if (routed && l->ranged[OSH_INPUT] >= 0)
-            return "an observer of inputs with --moe-calibrate-all-experts false";
-        if (routed && l->wants & OSH_STAT_SQUARES)
-            return "the sum of squares of an input with --moe-calibrate-all-experts false";
-        if (l->ranged[OSH_INPUT] < 0 || !osh_observer_searches(&l->scheme->inputs)) continue;
-        snprintf(room, size, "observer %s", l->scheme->inputs.observer);
-        return room;
+        for (int k = 0; k < OSH_RANGED; k++) {
+            const osh_q_args *a = osh_ranged_args(&p->match, l, k);
+            if (l->ranged[k] < 0 || !osh_observer_twice(a) || looks_again(p)) continue;
+            snprintf(room, size, "--calib-cache %s", p->in.opt->calib_cache);
+            return room;
+        }
     }
     return NULL;
 }

@@ -68,6 +68,14 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
+/* True if the observers of x read rows in host memory. False if they get the ranges that a GPU has
+ * computed. */
+static bool range_reads_rows(const osh_ranges *r, const osh_ranged *x)
+{
+    const osh_matching *m = r->plan->match;
+    return !r->plan->in->device || osh_range_is_copied(m, &m->linears[x->linear], x->k);
+}
+
 /* Returns the range of the k-th observed value of a Linear, or NULL if it is not observed. Linears
  * share a range only if they have the same input, because the range is freed when the Linears that
  * read this input are solved. */
@@ -91,7 +99,7 @@ osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear)
         osh_ranged *x = &r->all[r->n++];
         x->linear = linear, x->k = k, x->next = *first, *first = r->n;
         OSH_NEW(cx, x->heads, l->heads[k]);
-        if (!r->plan->in->device)
+        if (range_reads_rows(r, x))
             OSH_TRY(osh_stat_state(cx, &x->rows, &osh_stat_sample_ranges,
                                    r->plan->in->data.n * l->heads[k],
                                    (osh_where){NULL, OSH_LIFE_LONG}));
@@ -101,6 +109,17 @@ done:
 }
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
+
+static bool ranges_any(const osh_ranges *r, int value, bool reads_rows)
+{
+    const osh_ranged *x = range_first(r, value);
+    while (x && range_reads_rows(r, x) != reads_rows) x = range_next(r, x);
+    return x != NULL;
+}
+
+bool osh_ranges_on_gpu(const osh_ranges *r, int value) { return ranges_any(r, value, false); }
+
+bool osh_ranges_on_host(const osh_ranges *r, int value) { return ranges_any(r, value, true); }
 
 /* Computes the range of one sample for each head. Writes the smallest elements to x->rows[0, sample
  * * heads + head], and the largest to x->rows[1, sample * heads + head]. */
@@ -145,7 +164,8 @@ osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tens
     size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
     for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to)) {
         bool twice = osh_observer_twice(range_args(r, to));
-        for (int64_t k = 0; to->heads && (twice || look.once) && k < seqs->n; k++) {
+        bool reads = to->heads && range_reads_rows(r, to) && (twice || look.once);
+        for (int64_t k = 0; reads && k < seqs->n; k++) {
             osh_tensor sample = *x;
             sample.data = (char *)x->data + (size_t)seqs->offsets[k] * row;
             sample.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k];
@@ -173,7 +193,7 @@ static void range_follow(const osh_ranges *r, osh_ranged *x, const float *rows, 
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n)
 {
     for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to))
-        if (to->heads) range_follow(r, to, minmax, n, 1);
+        if (to->heads && !range_reads_rows(r, to)) range_follow(r, to, minmax, n, 1);
 }
 
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks)

@@ -19,7 +19,12 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if any range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Argument of osh_ranges_feed, which adds samples of a value.
+/* osh_ranges_on_gpu: true if a GPU must compute ranges of samples of the value
+ * (osh_ranges_feed_minmax). osh_ranges_on_host: true if observers of the value read rows in host
+ * memory (osh_ranges_feed). */
+bool osh_ranges_on_gpu(const osh_ranges *r, int value);
+bool osh_ranges_on_host(const osh_ranges *r, int value);
+/* Argument of osh_ranges_feed, which adds samples of a value. The value is in host memory.
  * first_sample: number of the first of these samples.
  * once: true if one-pass observers are also updated.
  * again: true in the second pass of two-pass observers. */

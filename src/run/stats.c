@@ -118,8 +118,9 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int 
         if (!osh_wants(p->schedule, l) || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         OSH_TRY(osh_ranges_want(cx, s->ranges, i));
-        if (p->in->device && osh_ranges_has(s->ranges, l->input))
-            OSH_TRY(stats_new_minmax(cx, s, l->input));
+        for (int k = 0; k < OSH_RANGED; k++)
+            if (l->ranged[k] >= 0 && osh_ranges_on_gpu(s->ranges, l->ranged[k]))
+                OSH_TRY(stats_new_minmax(cx, s, l->ranged[k]));
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (osh_sum_wanted(k, l)) OSH_TRY(stats_new_sum(cx, s, k, l->input, l->I));
     }
@@ -283,6 +284,36 @@ done:
     return rc;
 }
 
+/* Tells how observers look at the samples of batch b. */
+static osh_looking stats_looking(const osh_stats *s, int value, const osh_batch *b)
+{
+    bool all = s->look == LOOK_ALL;
+    return (osh_looking){.once = all, .again = s->look == LOOK_KEPT || (all && s->again[value]),
+                         .first_sample = b->first_sample};
+}
+
+/* Copies x from a GPU to the host, one sample at a time, for observers that read rows. */
+static osh_status stats_feed_copies(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
+    osh_tensor *sample = NULL; // own
+    osh_looking how = stats_looking(s, value, b);
+    for (int64_t k = 0; k < b->seqs.n; k++, how.first_sample++) {
+        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first,
+                offsets[] = {0, n};
+        if (!n) continue;
+        OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
+        OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
+        OSH_TRY(osh_ranges_feed(cx, s->ranges, value, sample, &(osh_seqs){1, offsets}, how));
+        osh_tensor_free(cx, sample), sample = NULL;
+    }
+done:
+    osh_tensor_free(cx, sample);
+    return rc;
+}
+
 /* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
  * member `share` of this Linear, or 1 if there is none. */
 static double stats_share(const osh_stats *s, int value)
@@ -318,34 +349,41 @@ done:
     return rc;
 }
 
-/* Adds x to the sums and ranges of a value. original: counterpart of x in the original model, or
- * NULL if there is none. */
-static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
-                                    const osh_tensor *original, const osh_batch *b)
+/* Adds x to the sums of a value. original: counterpart of x in the original model, or NULL if there
+ * is none. */
+static osh_status stats_feed_sums(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                  const osh_tensor *original, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     const sums *of = stats_sums(s, value);
-    bool all = s->look == LOOK_ALL;
     osh_tensor *mixed = NULL; // own
-    if (all) OSH_TRY(stats_mix(cx, &mixed, s, value, &(fed){x, original, b}));
-    for (osh_sum k = 0; all && k < OSH_N_SUMS; k++) {
+    OSH_TRY(stats_mix(cx, &mixed, s, value, &(fed){x, original, b}));
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
         const osh_sum_type *t = &osh_sums[k];
         if (!of->of[k]) continue;
         osh_op_args a = {.in = {t->mixed && mixed ? mixed : x}, .seqs = &b->seqs};
         if (t->original) a.in[1] = original;
         OSH_TRY(osh_stat_feed(cx, of->of[k], &a, b->first_sample));
     }
-    osh_tensor_free(cx, mixed), mixed = NULL;
-    if (of->minmax) {
-        OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
-        goto done;
-    }
-    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
-                            (osh_looking){.once = all,
-                                          .again = s->look == LOOK_KEPT || (all && s->again[value]),
-                                          .first_sample = b->first_sample}));
 done:
     osh_tensor_free(cx, mixed);
+    return rc;
+}
+
+/* Adds x to the sums and ranges of a value. original: as for stats_feed_sums. */
+static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_tensor *original, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    bool all = s->look == LOOK_ALL;
+    if (all) OSH_TRY(stats_feed_sums(cx, s, value, x, original, b));
+    if (all && stats_sums(s, value)->minmax) OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
+    if (x->device) {
+        if (osh_ranges_on_host(s->ranges, value)) OSH_TRY(stats_feed_copies(cx, s, value, x, b));
+        goto done;
+    }
+    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs, stats_looking(s, value, b)));
+done:
     return rc;
 }
 
@@ -362,29 +400,74 @@ done:
     return rc;
 }
 
-/* On a device: copies the rows of x that are routed to the expert of the value, and adds them to
- * the statistics. All rows count as rows of the first sample. This is possible because a batch has
- * samples of only one group. */
+static bool stats_has_sums(const osh_stats *s, int value)
+{
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+        if (stats_sums(s, value)->of[k]) return true;
+    return false;
+}
+
+/* On a device: sets offsets [samples + 1] to the first row of each sample in the list of an
+ * expert's rows. The rows have the order of their tokens. */
+static osh_status stats_cut_rows(osh_ctx *cx, int64_t *offsets, osh_device *d, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    int32_t *tokens = NULL; // own [rows]
+    int64_t n = b->rows->n, k = 0;
+    OSH_NEW(cx, tokens, n);
+    OSH_TRY(d->type->get(cx, d, tokens, b->tokens, (size_t)n * sizeof *tokens));
+    for (int64_t i = 0; i < n; i++)
+        while (tokens[i] >= b->seqs.offsets[k + 1]) offsets[++k] = i;
+    while (k < b->seqs.n) offsets[++k] = n;
+done:
+    osh_free(cx, tokens);
+    return rc;
+}
+
+/* On a device: adds the rows of an expert to its sums, and to observers on the host. rows: the
+ * copied rows of the value. In the sums, all rows count as rows of the first sample. This is
+ * possible because a batch has samples of only one group. */
+static osh_status stats_feed_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *rows,
+                                  const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_batch part = *b;
+    int64_t *offsets = NULL; // own
+    OSH_NEW(cx, offsets, b->seqs.n + 1);
+    for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = rows->shape[0];
+    part.n_tokens = rows->shape[0], part.seqs.offsets = offsets;
+    if (s->look == LOOK_ALL) OSH_TRY(stats_feed_sums(cx, s, value, rows, NULL, &part));
+    if (!osh_ranges_on_host(s->ranges, value)) goto done;
+    OSH_TRY(stats_cut_rows(cx, offsets, rows->device, b));
+    OSH_TRY(stats_feed_copies(cx, s, value, rows, &part));
+done:
+    osh_free(cx, offsets);
+    return rc;
+}
+
+/* On a device: adds the rows of x that are routed to the expert of the value to its statistics. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                       const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *rows = NULL;   // own
-    int64_t *offsets = NULL;   // own
+    osh_tensor *rows = NULL; // own
+    const osh_tensor *t = stats_sums(s, value)->minmax;
     int64_t n = b->rows ? osh_gathered_rows(b->rows->n) : 0;
-    osh_batch part = *b;
     if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the list of an expert's rows is missing");
     if (!n) goto done;
-    OSH_NEW(cx, offsets, b->seqs.n + 1);
-    for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = n;
-    part.n_tokens = n, part.seqs.offsets = offsets;
-    OSH_TRY(osh_tensor_new_on(cx, &rows, (osh_where){x->device, OSH_LIFE_SHORT}, x->dtype, 2,
-                              (int64_t[]){n, x->shape[1]}));
-    OSH_TRY(osh_device_ops_of(x->device)->gather(cx, rows, x, b->rows));
-    OSH_TRY(stats_feed_wanted(cx, s, value, rows, NULL, &part));
+    if (t && s->look == LOOK_ALL) {
+        float *low = (float *)t->data + b->first_sample;
+        osh_sampled_rows of = {*b->rows, b->tokens, &b->seqs};
+        OSH_TRY(osh_device_ops_of(x->device)->minmax_rows(cx, low, low + t->shape[1], x, &of));
+    }
+    if (stats_has_sums(s, value) || osh_ranges_on_host(s->ranges, value)) {
+        OSH_TRY(osh_tensor_new_on(cx, &rows, (osh_where){x->device, OSH_LIFE_SHORT}, x->dtype, 2,
+                                  (int64_t[]){n, x->shape[1]}));
+        OSH_TRY(osh_device_ops_of(x->device)->gather(cx, rows, x, b->rows));
+        OSH_TRY(stats_feed_rows(cx, s, value, rows, b));
+    }
 done:
     osh_tensor_free(cx, rows);
-    osh_free(cx, offsets);
     return rc;
 }
 

@@ -81,7 +81,8 @@ size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)
             const osh_linear *l = &p->match->linears[i];
             if (l->ranged[k] < 0) continue;
             n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
-            if (!p->in->on_device && osh_leads_range(p->match, i, k))
+            bool here = !p->in->on_device || osh_range_is_copied(p->match, l, k);
+            if (here && osh_leads_range(p->match, i, k))
                 heads +=
                     osh_tensor_gross((size_t)(2 * p->in->data.n * l->heads[k]) * sizeof(float)) +
                     osh_mem_gross((size_t)l->heads[k] * 2 * sizeof(float));

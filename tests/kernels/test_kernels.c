@@ -86,6 +86,14 @@ static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
 static const osh_rotate_attr turn1 = {.n = 1}, turn7 = {.n = 7},
                              turn7t = {.n = 7, .transposed = true}, turn129 = {.n = 129};
+/* Rotations whose matrices are computed (fill_rotations). */
+static osh_rotation hadamard64, hadamard24, matrix24, hadamard28672;
+static const osh_rotate_attr had64 = {.n = 64, .r = &hadamard64},
+                             had24 = {.n = 24, .r = &hadamard24},
+                             had24t = {.n = 24, .r = &hadamard24, .transposed = true},
+                             mat24 = {.n = 24, .r = &matrix24},
+                             mat24t = {.n = 24, .r = &matrix24, .transposed = true},
+                             had28672 = {.n = 28672, .r = &hadamard28672};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
 static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0},
@@ -486,6 +494,11 @@ static const op_case cases[] = {
     {"rotate", 1, {1}, {{1, 1}}, 1, .attr = &turn1},
     {"rotate", 7, {21}, {{7, 7}}, 21, {3}, .attr = &turn7, .without = &turn7t},
     {"rotate", 129, {129}, {{129, 129}}, 129, {3}, .attr = &turn129},
+    {"rotate", 67, {128}, .out = 128, {3}, .attr = &had64},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &had24, .without = &had24t},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &had24t, .without = &had24},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &mat24, .without = &mat24t},
+    {"rotate", 7, {72}, .out = 72, {3}, .attr = &mat24t, .without = &mat24},
     {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
@@ -506,6 +519,7 @@ static const op_case gpu_cases[] = {
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
+    {"rotate", 2, {28672}, .out = 28672, .attr = &had28672}, // does not fit in shared memory
     /* Samples of equal length are computed in one pass (attention.cu). */
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
@@ -1223,6 +1237,42 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     guarded_free(cx, &all), guarded_free(cx, &g), guarded_free(cx, &at_first);
 }
 
+/* Checks osh_device_ops.minmax_rows on x [11, width]. The batch has 4 samples, and the expert gets
+ * no token of sample 1. packed: x has only the expert's rows. */
+static void check_rows(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, bool packed)
+{
+    enum { ROWS = 5, SAMPLES = 4 };
+    const int32_t tokens[ROWS] = {0, 3, 7, 8, 10};
+    const int64_t offsets[SAMPLES + 1] = {0, 4, 7, 9, 11};
+    const osh_seqs seqs = {SAMPLES, offsets};
+    float want[2 * SAMPLES], got[2 * SAMPLES];
+    guarded x = guarded_new(cx, dt, 2, 11, width), g = guarded_new(cx, OSH_F32, 1, 2 * SAMPLES, 0);
+    guarded list = guarded_new(cx, OSH_I32, 1, ROWS, 0);
+
+    guarded_fill(&x, 5, 3);
+    memcpy(list.t.data, tokens, sizeof tokens);
+    for (int k = 0; k < SAMPLES; k++) want[k] = INFINITY, want[SAMPLES + k] = -INFINITY;
+    memcpy(g.t.data, want, sizeof want);
+    for (int i = 0, k = 0; i < ROWS; i++) {
+        while (tokens[i] >= offsets[k + 1]) k++;
+        for (int64_t j = 0; j < width; j++) {
+            float v = (float)value_at(&x.t, (packed ? i : tokens[i]) * width + j);
+            want[k] = fminf(want[k], v), want[SAMPLES + k] = fmaxf(want[SAMPLES + k], v);
+        }
+    }
+    gpu_copy_of c = gpu_put(cx, d, &x.t), m = gpu_put(cx, d, &g.t), l = gpu_put(cx, d, &list.t);
+    osh_sampled_rows of = {{packed ? NULL : l.t.data, ROWS}, l.t.data, &seqs};
+    size_t used = osh_arena_used(d->arena);
+    assert_int_equal(osh_device_ops_of(d)->minmax_rows(cx, m.t.data, (float *)m.t.data + SAMPLES,
+                                                       &c.t, &of),
+                     OSH_OK);
+    assert_int_equal(osh_arena_used(d->arena), used);
+    assert_int_equal(osh_tensor_get(cx, got, &m.t, 0, sizeof got), OSH_OK);
+    assert_memory_equal(got, want, sizeof want);
+    gpu_take(cx, NULL, &c), gpu_take(cx, NULL, &m), gpu_take(cx, NULL, &l);
+    guarded_free(cx, &x), guarded_free(cx, &g), guarded_free(cx, &list);
+}
+
 static void test_gpu_search(void **state)
 {
     (void)state;
@@ -1235,7 +1285,8 @@ static void test_gpu_search(void **state)
         gpu_order(k / 3);
         for (int64_t width = 1; width < 1200; width += 257)
             for (int64_t shift = 0; shift < 2; shift++)
-                check_search(cx, d, dts[k % 3], width, shift);
+                check_search(cx, d, dts[k % 3], width, shift),
+                    check_rows(cx, d, dts[k % 3], width % 300, shift);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -1247,6 +1298,22 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
     *at = (osh_rope_attr){.head_dim = dim, .rotary_dim = dim, .attention_scaling = 1};
     for (int64_t i = 0; i < dim / 2; i++)
         at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
+}
+
+static void fill_rotations(osh_ctx *cx, bool drop)
+{
+    struct {
+        osh_rotation *r;
+        osh_rotation_kind kind;
+        int64_t n;
+    } all[] = {{&hadamard64, OSH_ROTATION_HADAMARD, 64},
+               {&hadamard24, OSH_ROTATION_RANDOM_HADAMARD, 24},
+               {&matrix24, OSH_ROTATION_RANDOM_MATRIX, 24},
+               {&hadamard28672, OSH_ROTATION_RANDOM_HADAMARD, 28672}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (drop) osh_rotation_deinit(cx, all[i].r);
+        else if (osh_rotation_init(cx, all[i].r, all[i].kind, all[i].n, SEED, "x")) abort();
+    }
 }
 
 /* Each op of a model must have a kernel for GPUs or the trait OSH_OP_HOST_ONLY. Otherwise a plan
@@ -1264,10 +1331,13 @@ static void test_host_only(void **state)
 
 int main(void)
 {
+    osh_ctx *cx = NULL;
     int unable = pin_isa();
     if (unable) return unable;
     fill_rope(&rope64, 64);
     fill_rope(&rope258, 258);
+    if (osh_ctx_new(&cx, 1)) return 1;
+    fill_rotations(cx, false);
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref),
@@ -1285,5 +1355,8 @@ int main(void)
         cmocka_unit_test(test_gpu_ids),
         cmocka_unit_test(test_gpu_search),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fill_rotations(cx, true);
+    osh_ctx_free(cx);
+    return failed;
 }

@@ -23,6 +23,8 @@ osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
                                const osh_tensor *const *tensors, int n);
 osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                            int64_t n);
+osh_status osh_cuda_minmax_rows(osh_ctx *cx, float *low, float *high, const osh_tensor *x,
+                                const osh_sampled_rows *of);
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
 osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route);
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m);
@@ -43,6 +45,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may be 
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_rotate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -103,6 +106,8 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, osh_dtype dt);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, osh_dtype dt);
+size_t osh_rotate_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt);
 size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

@@ -110,3 +110,70 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
 done:
     return rc;
 }
+
+typedef struct rows_samples { // samples of a batch
+    const int64_t *offsets; // [n + 1], in GPU memory: first token of each sample
+    int64_t n;
+} rows_samples;
+
+/* Returns the index of the sample that contains the token. */
+static __device__ inline int64_t sample_of_token(const rows_samples &s, int64_t token)
+{
+    // binary search; invariant: s.offsets[first] <= token < s.offsets[end]
+    int64_t first = 0, end = s.n;
+    while (end - first > 1) {
+        int64_t middle = (first + end) / 2;
+        if (s.offsets[middle] <= token) first = middle;
+        else end = middle;
+    }
+    return first;
+}
+
+/* Computes osh_device_ops.minmax_rows for rows of D elements. A warp reads a row. of.seqs,
+ * in host memory, is not read. */
+template <class T>
+static __global__ void minmax_rows_kernel(float *low, float *high, const T *x, int64_t D,
+                                          osh_sampled_rows of, const rows_samples samples)
+{
+    int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32;
+
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < of.rows.n;
+         r += (int64_t)gridDim.x * warps) {
+        const T *from = x + (of.rows.at ? of.rows.at[r] : r) * D;
+        // most: maximum of x over the elements of this thread. least: maximum of -x.
+        float most = -INFINITY, least = -INFINITY;
+        for (int64_t i = lane; i < D; i += 32) {
+            most = fmaxf(most, osh_cu_load(from[i]));
+            least = fmaxf(least, -osh_cu_load(from[i]));
+        }
+        most = osh_cu_warp_max(most);
+        least = -osh_cu_warp_max(least);
+        if (lane || !(least <= most)) continue;
+        int64_t sample = sample_of_token(samples, of.tokens[r]);
+        osh_cu_lower(low + sample, least);
+        osh_cu_raise(high + sample, most);
+    }
+}
+
+osh_status osh_cuda_minmax_rows(osh_ctx *cx, float *low, float *high, const osh_tensor *x,
+                                const osh_sampled_rows *of)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = x->device;
+    int64_t D = osh_width(x), n = of->seqs->n;
+    size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
+    int64_t *offsets = NULL; // own [n + 1]
+
+    if (!of->rows.n || !D) return OSH_OK;
+    offsets = static_cast<int64_t *>(osh_device_alloc(cx, d, bytes, OSH_LIFE_SHORT));
+    if (!offsets) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(d->type->put(cx, d, offsets, of->seqs->offsets, bytes));
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(minmax_rows_kernel<T>, osh_cu_grid(d, of->rows.n, 8), 256, 0,
+                               osh_cuda_stream(d), low, high, static_cast<const T *>(x->data), D,
+                               *of, rows_samples{offsets, n}));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    osh_device_free(d, offsets);
+    return rc;
+}

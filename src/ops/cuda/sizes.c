@@ -78,6 +78,44 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
 
+size_t osh_minmax_rows_bytes(int64_t n_samples)
+{
+    return osh_arena_gross((size_t)(n_samples + 1) * sizeof(int64_t));
+}
+
+int64_t osh_rotate_tile(int64_t n) { return n < OSH_ROTATE_TILE ? OSH_ROTATE_TILE / n * n : n; }
+
+int64_t osh_rotate_slabs(int64_t n, int64_t n_vectors)
+{
+    if (osh_rotate_tile(n) * (int64_t)sizeof(float) <= OSH_ROTATE_SHARED) return 0;
+    return osh_min64(n_vectors, OSH_ROTATE_SLABS);
+}
+
+size_t osh_rotate_table_bytes(const osh_rotation *r)
+{
+    size_t K = (size_t)r->factor, signs = r->sign ? (size_t)r->n * sizeof(double) : 0;
+    return signs + (r->had ? K * K : r->cas ? K * sizeof(double) : 0);
+}
+
+size_t osh_rotate_panel_bytes(int64_t n_vectors, int64_t n)
+{
+    int64_t rows = 2 * osh_linear_panel_rows(n_vectors, n) + osh_linear_panel_rows(n, n);
+    return (size_t)(rows * n) * sizeof(float);
+}
+
+size_t osh_rotate_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt)
+{
+    const osh_rotate_attr *at = attr;
+    int64_t n = at->n, n_vectors = n_tokens * (in_width[0] / n);
+    (void)out_width, (void)dt;
+    // the result is an upper bound: it assumes that T has another dtype than x
+    if (!at->r) return osh_arena_gross(osh_rotate_panel_bytes(n_vectors, n));
+    size_t tables = osh_rotate_table_bytes(at->r),
+           slabs = (size_t)(osh_rotate_slabs(n, n_vectors) * osh_rotate_tile(n)) * sizeof(float);
+    return (tables ? osh_arena_gross(tables) : 0) + (slabs ? osh_arena_gross(slabs) : 0);
+}
+
 int64_t osh_attention_row(int64_t n_keys) { return (n_keys + 7) & ~(int64_t)7; }
 
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)

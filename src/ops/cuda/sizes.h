@@ -81,6 +81,20 @@ size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens
 extern const osh_attention_attr osh_peak_heads;
 void osh_peak_widths(int64_t of[4]);
 
+/* ---- sizes of rotate.cu ----
+ * SHARED: most shared memory of a block in bytes. All GPUs that the back end supports have as much.
+ * TILE: number of elements of a tile with several vectors.
+ * SLABS: largest number of blocks if the vectors are not in shared memory. */
+enum { OSH_ROTATE_SHARED = 96 << 10, OSH_ROTATE_TILE = 4096, OSH_ROTATE_SLABS = 256 };
+/* Returns the number of elements of a tile: one or more whole vectors of n elements. */
+int64_t osh_rotate_tile(int64_t n);
+/* Returns the number of blocks that need scratch for a tile: 0 if a tile fits in shared memory. */
+int64_t osh_rotate_slabs(int64_t n, int64_t n_vectors);
+size_t osh_rotate_table_bytes(const osh_rotation *r); // bytes of the factors of r in GPU memory
+/* Returns the number of bytes of the panels in f32 for a product of n_vectors vectors and T [n,
+ * n]. */
+size_t osh_rotate_panel_bytes(int64_t n_vectors, int64_t n);
+
 /* Returns the number of bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers,
  * and n_tables tables of `half` frequencies. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
