@@ -42,6 +42,9 @@ typedef struct learning {
     /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
     uint8_t *counted;
     int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
+    /* On a device: memory for the targets of a batch, and for a sum of each row. */
+    void *target;         // own
+    double *sums;         // own
     bool judging;         // true while the loss is computed without gradients
     int64_t step;         // index of the current step, from 0
 } learning;
@@ -83,10 +86,21 @@ static bool block_is_whole(const osh_block *b)
     return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
+/* Returns the number of bytes of a target of the largest batch, for the widest target. */
+static size_t block_target_bytes(const osh_block *b)
+{
+    size_t most = 0;
+    for (int k = 0; k < b->n_out; k++)
+        if (osh_value_bytes(b->g, b->out[k]) > most) most = osh_value_bytes(b->g, b->out[k]);
+    return (size_t)block_most_tokens(b) * most;
+}
+
 /* ---- allocation ---- */
 
 static void learning_end(osh_ctx *cx, learning *l)
 {
+    if (l->target) osh_device_free(l->b->w->device, l->target);
+    if (l->sums) osh_device_free(l->b->w->device, l->sums);
     for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
     for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
     for (int i = 0; l->biases && i < l->b->n_learns; i++) osh_free(cx, l->biases[i].v.x);
@@ -148,6 +162,20 @@ static void bias_show(const learning *l, int i, bool learned)
     if (t) osh_from_f32(t->data, t->dtype, learned ? x->v.x : x->first, x->v.n);
 }
 
+static osh_status learning_buffers_new(osh_ctx *cx, learning *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    osh_device *d = b->w->device;
+    size_t sums = (size_t)block_most_tokens(b) * sizeof *l->sums;
+    if (!d) goto done;
+    if (!(l->target = osh_device_alloc(cx, d, block_target_bytes(b), OSH_LIFE_SHORT)) ||
+        !(l->sums = osh_device_alloc(cx, d, sums, OSH_LIFE_SHORT)))
+        OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
 static osh_status learning_begin(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
@@ -164,10 +192,11 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     l->next = b->data->n;
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
-        OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
+        OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args, b->w->device));
         OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[w->weight]));
         if (w->bias_rate > 0) OSH_TRY(bias_new(cx, l, i));
     }
+    OSH_TRY(learning_buffers_new(cx, l));
 done:
     return rc;
 }
@@ -192,27 +221,42 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a new tensor and gathers rows in it: the rows of kind k (osh_block.rows) of n samples. The
- * samples are order[first] to order[first + n - 1]. l->offsets contains the first row of each
- * sample. The caller owns *out. */
+/* Returns the value whose rows osh_block.rows copies for k. */
+static int learning_value_of(const osh_block *b, int k)
+{
+    int last = b->n_in + b->n_out;
+    return k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
+}
+
+/* Gathers rows in the tensor `to`: the rows of kind k (osh_block.rows) of n samples. The samples are
+ * order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. */
+static osh_status learning_gather_to(osh_ctx *cx, const osh_tensor *to, const learning *l, int k,
+                                     int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    size_t row = osh_value_bytes(b->g, learning_value_of(b, k));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], to->shape[1]};
+        osh_tensor part =
+            osh_tensor_view(to->dtype, 2, of, (char *)to->data + (size_t)l->offsets[i] * row);
+        part.device = to->device;
+        OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &part));
+    }
+done:
+    return rc;
+}
+
+/* Makes a new tensor and gathers rows in it. The caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k]
-                                           : k < last  ? b->out[k - b->n_in]
-                                                       : b->in[k - last];
-    int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
-    osh_dtype dtype = b->g->values[value].dtype;
-    size_t row = osh_value_bytes(b->g, value);
-    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, shape));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], shape[1]};
-        osh_tensor to =
-            osh_tensor_view(dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
-        OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
-    }
+    const osh_value *v = &b->g->values[learning_value_of(b, k)];
+    OSH_TRY(osh_tensor_new_on(cx, out, (osh_where){b->w->device, OSH_LIFE_SHORT}, v->dtype, 2,
+                              (int64_t[]){l->offsets[n], v->width}));
+    OSH_TRY(learning_gather_to(cx, *out, l, k, first, n));
 done:
     return rc;
 }
@@ -256,7 +300,8 @@ static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, 
         l->offsets[n + 1] = l->offsets[n] + more;
         n++;
     }
-    OSH_TRY(osh_batch_new(cx, out, b->g, l->ids, l->offsets, n));
+    OSH_TRY(osh_batch_new_on(cx, out, b->w->device, b->g,
+                             &(osh_batch_rows){l->ids, l->offsets, n}));
     (*out)->first_sample = l->order[first];
     for (int k = 0; k < b->n_in; k++) {
         if (b->in[k] == b->g->input_ids) continue;
@@ -306,6 +351,36 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
+/* Compares output k of the batch with its target in host memory. */
+static osh_status compare_here(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+                               int64_t first, slope *s)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *y0 = NULL; // own
+    OSH_TRY(learning_gather(cx, &y0, l, l->b->n_in + k, first, batch->seqs.n));
+    s->y0 = y0, s->dy = l->dv[l->b->out[k]]->data;
+    OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, s));
+done:
+    osh_tensor_free(cx, y0);
+    return rc;
+}
+
+/* Compares output k of the batch with its target on a device. All tokens count there. */
+static osh_status compare_there(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+                                int64_t first, const slope *s)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = batch->device;
+    osh_tensor y0 = osh_tensor_view(s->y->dtype, 2, s->y->shape, l->target);
+    y0.device = d;
+    OSH_TRY(learning_gather_to(cx, &y0, l, l->b->n_in + k, first, batch->seqs.n));
+    OSH_TRY(osh_ada_there_compare(
+        cx, &(osh_ada_compared){s->y, &y0, s->by, l->dv[l->b->out[k]], l->sums}));
+    OSH_TRY(d->type->get(cx, d, s->sums, l->sums, (size_t)batch->n_tokens * sizeof *l->sums));
+done:
+    return rc;
+}
+
 /* Sets l->dv[v] to the gradient of the loss with respect to v, for each compared value v. Adds the
  * loss of the batch to *loss. `elements` is the number by which the sum of squared errors is
  * divided (learning_loss_divisor). */
@@ -314,22 +389,19 @@ static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *ba
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *y0 = NULL; // own
     slope s = {.by = elements > 0 ? 2 / elements : 0, .counted = l->counted};
     OSH_NEW(cx, s.sums, batch->n_tokens);
     for (int k = 0; k < b->n_out; k++) {
         int v = b->out[k];
         s.y = batch->values[v];
-        OSH_TRY(learning_gather(cx, &y0, l, b->n_in + k, first, batch->seqs.n));
-        OSH_TRY(osh_tensor_new(cx, &l->dv[v], OSH_F32, 2, s.y->shape));
-        s.y0 = y0, s.dy = l->dv[v]->data;
-        OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, &s));
+        OSH_TRY(osh_tensor_new_on(cx, &l->dv[v], (osh_where){batch->device, OSH_LIFE_SHORT},
+                                  OSH_F32, 2, s.y->shape));
+        OSH_TRY(batch->device ? compare_there(cx, l, batch, k, first, &s)
+                              : compare_here(cx, l, batch, k, first, &s));
         for (int64_t i = 0; elements > 0 && i < batch->n_tokens; i++)
             *loss += s.sums[i] / elements;
-        osh_tensor_free(cx, y0), y0 = NULL;
     }
 done:
-    osh_tensor_free(cx, y0);
     osh_free(cx, s.sums);
     return rc;
 }
@@ -359,6 +431,7 @@ static osh_back learning_back(const learning *l)
                       .run = b->run,
                       .weights = l->wants,
                       .in = l->none,
+                      .on_device = b->on_device,
                       .rough = true,
                       .weight = learning_add_grad,
                       .placed = l->placed,
@@ -498,7 +571,7 @@ static osh_status learning_conclude(osh_ctx *cx, learning *l)
     for (int i = 0; i < b->n_learns; i++) {
         osh_tensor *w = b->w->w[b->learns[i].weight];
         if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));
-        else OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
+        else if (!b->on_device) OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
         bias_show(l, i, b->kept);
     }
 done:
@@ -543,49 +616,96 @@ done:
     return rc;
 }
 
-osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
+/* The values of the block, for the predictions of passes. All arrays are own [values]. */
+typedef struct block_marks { bool *leaves, *in, *all; } block_marks;
+
+static void marks_deinit(osh_ctx *cx, block_marks *m)
+{
+    osh_free(cx, m->leaves);
+    osh_free(cx, m->in);
+    osh_free(cx, m->all);
+}
+
+static osh_status marks_init(osh_ctx *cx, block_marks *m, const osh_block *b)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, m->leaves, b->g->n_values);
+    OSH_NEW(cx, m->in, b->g->n_values);
+    OSH_NEW(cx, m->all, b->g->n_values);
+    memset(m->all, true, (size_t)b->g->n_values);
+    for (int k = 0; k < b->n_in; k++) m->in[b->in[k]] = true;
+    for (int k = 0; k < b->n_out; k++) m->leaves[b->out[k]] = true;
+done:
+    return rc;
+}
+
+/* Computes the bytes of the passes of a batch: in host memory, and in the arena of a device. */
+static osh_status block_pass_bytes(osh_ctx *cx, size_t *host, size_t *device, const learning *l,
+                                   const block_marks *m)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    const osh_graph *g = b->g;
+    int64_t tokens = block_most_tokens(b);
+    size_t back = 0, forth = 0, target = 0;
+    osh_back k = learning_back(l);
+    if (b->on_device) {
+        OSH_TRY(osh_back_peak_on_device(cx, device, &k, m->leaves, tokens));
+        *device += osh_arena_gross(block_target_bytes(b)) +
+                   osh_arena_gross((size_t)tokens * sizeof(double));
+        *host = osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, tokens + 1) +
+                2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
+                2 * (size_t)(b->n + b->n_in + b->n_out) * osh_mem_gross(sizeof(osh_tensor));
+        goto done;
+    }
+    for (int i = 0; i < b->n_out; i++) {
+        size_t one = osh_value_gross(g, b->out[i], tokens);
+        if (one > target) target = one;
+    }
+    OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, tokens, osh_threads(cx)));
+    osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
+    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, m->all},
+                          &(osh_exec_brought){.in = m->in}, &whole));
+    forth += osh_batch_lists(g, tokens);
+    *host = (back > forth ? back : forth) + target, *device = 0;
+done:
+    return rc;
+}
+
+/* Returns the host bytes of the lists of `learning`. */
+static size_t block_list_bytes(const osh_block *b)
+{
+    const osh_graph *g = b->g;
+    size_t tokens = (size_t)block_most_tokens(b);
+    return osh_mem_gross(tokens * sizeof(double)) + 2 * osh_mem_gross(tokens * sizeof(int32_t)) +
+           osh_mem_gross(tokens) + 2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
+           osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
+           2 * osh_mem_gross((size_t)g->n_weights) +
+           2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
+           osh_mem_gross((size_t)b->n_learns * sizeof(void *)) +
+           osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
+}
+
+osh_status osh_block_bytes(osh_ctx *cx, size_t *host, size_t *device, const osh_block *b)
 {
     osh_status rc = OSH_OK;
     learning l = {.b = (osh_block *)b}; // own
-    const osh_graph *g = b->g;
-    bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
-    int64_t tokens = block_most_tokens(b);
-    size_t back = 0, forth = 0, target = 0;
+    block_marks m = {0};                // own
+    size_t making = 0;
     OSH_TRY(learning_lists_new(cx, &l));
-    OSH_NEW(cx, leaves, g->n_values);
-    OSH_NEW(cx, in, g->n_values);
-    OSH_NEW(cx, all, g->n_values);
-    memset(all, true, (size_t)g->n_values);
-    for (int k = 0; k < b->n_in; k++) in[b->in[k]] = true;
-    for (int k = 0; k < b->n_out; k++) {
-        size_t one = osh_value_gross(g, b->out[k], tokens);
-        leaves[b->out[k]] = true;
-        if (one > target) target = one;
-    }
-    osh_back k = learning_back(&l);
-    OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
-    osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
-    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, all},
-                          &(osh_exec_brought){.in = in}, &whole));
-    forth += osh_batch_lists(g, tokens);
-    *n_bytes = (back > forth ? back : forth) + target +
-               osh_mem_gross((size_t)tokens * sizeof(double)) +
-               2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) + osh_mem_gross((size_t)tokens) +
-               2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
-               osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
-               2 * osh_mem_gross((size_t)g->n_weights) +
-               2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-               osh_mem_gross((size_t)b->n_learns * sizeof(void *));
-    *n_bytes += osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
+    OSH_TRY(marks_init(cx, &m, b));
+    OSH_TRY(block_pass_bytes(cx, host, device, &l, &m));
     for (int i = 0; i < b->n_learns; i++) {
         const osh_block_weight *x = &b->learns[i];
-        *n_bytes += osh_ada_learner_bytes(&x->args, osh_threads(cx));
-        if (x->bias_rate > 0) *n_bytes += osh_mem_gross(BIAS * (size_t)x->args.O * sizeof(float));
+        osh_ada_memory of =
+            osh_ada_learner_bytes(&x->args, osh_threads(cx), b->on_device, x->dtype);
+        *host += of.host, *device += of.device;
+        if (of.making > making) making = of.making;
+        if (x->bias_rate > 0) *host += osh_mem_gross(BIAS * (size_t)x->args.O * sizeof(float));
     }
+    *host += making + block_list_bytes(b);
 done:
-    osh_free(cx, leaves);
-    osh_free(cx, in);
-    osh_free(cx, all);
+    marks_deinit(cx, &m);
     learning_end(cx, &l);
     return rc;
 }

@@ -264,7 +264,7 @@ static const osh_learner ada_learner = {
 #define ADA(x, called, table, own, keyed)                                                          \
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(ada), .key = osh_##own##_key,             \
-        .keys = keyed, .resolve = osh_##own##_resolve, .host_only = true, .solver = &ada_solver,   \
+        .keys = keyed, .resolve = osh_##own##_resolve, .solver = &ada_solver,                      \
         .quantizer = &ada_quantizer, .learner = &ada_learner,                                      \
     }
 ADA(adaround, "AdaRoundModifier", osh_ada_round_fields, ada, "beta_range, lr_adjust");
