@@ -8,8 +8,12 @@
 #include "graph/back.h"
 
 enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square and first
-/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
-enum { TOKENS = 2048 };
+/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets a
+ * smaller number. */
+#ifndef OSH_BLOCK_TOKENS
+#define OSH_BLOCK_TOKENS 2048
+#endif
+enum { TOKENS = OSH_BLOCK_TOKENS };
 
 typedef struct block_bias { // an optimized bias of a Linear, in f32
     /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
