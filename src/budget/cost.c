@@ -220,7 +220,7 @@ static bool solves_on_host(const osh_budget *p, const osh_linear *l)
 static bool learns_on_host(const osh_budget *p, const osh_linear *l)
 {
     if (!p->in->on_device || l->modifier < 0 || l->kept || (l->wants & OSH_STAT_BLOCK)) return false;
-    return p->in->recipe->modifiers[l->modifier].type->learner != NULL;
+    return osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
 }
 
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l)

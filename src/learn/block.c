@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
-enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square and first
+enum { BIAS = 6 }; // number of arrays in the memory of a bias: x, grad, mean, square, first, room
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets a
  * smaller number. */
 #ifndef OSH_BLOCK_TOKENS
@@ -16,10 +16,11 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 enum { TOKENS = OSH_BLOCK_TOKENS };
 
 typedef struct block_bias { // an optimized bias of a Linear, in f32
-    /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
+    /* One allocation has all arrays of v, then `first` and `room`; v.x (own) is the address of the
      * allocation. */
     osh_ada_vector v;
     float *first;     // view: the bias before learning
+    float *room;      // view: scratch for the bias in its dtype, or for a gradient
 } block_bias;
 
 typedef struct learning {
@@ -151,19 +152,22 @@ static osh_status bias_new(osh_ctx *cx, learning *l, int i)
     osh_ada_vector *v = &l->biases[i].v;
     OSH_NEW(cx, v->x, BIAS * n);
     v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n,
-    l->biases[i].first = v->x + 4 * n;
-    osh_to_f32(v->x, t->data, t->dtype, n);
+    l->biases[i].first = v->x + 4 * n, l->biases[i].room = v->x + 5 * n;
+    OSH_TRY(osh_tensor_get(cx, l->biases[i].room, t, 0, osh_tensor_bytes(t)));
+    osh_to_f32(v->x, l->biases[i].room, t->dtype, n);
     memcpy(l->biases[i].first, v->x, (size_t)n * sizeof *v->x);
 done:
     return rc;
 }
 
 /* Writes the learned or the original bias of Linear i to b->w. */
-static void bias_show(const learning *l, int i, bool learned)
+static osh_status bias_show(osh_ctx *cx, const learning *l, int i, bool learned)
 {
     const block_bias *x = &l->biases[i];
     osh_tensor *t = x->v.x ? l->b->w->w[l->b->learns[i].bias] : NULL;
-    if (t) osh_from_f32(t->data, t->dtype, learned ? x->v.x : x->first, x->v.n);
+    if (!t) return OSH_OK;
+    osh_from_f32(x->room, t->dtype, learned ? x->v.x : x->first, x->v.n);
+    return osh_tensor_put(cx, t, 0, x->room, osh_tensor_bytes(t));
 }
 
 static osh_status learning_buffers_new(osh_ctx *cx, learning *l)
@@ -415,9 +419,10 @@ static osh_status learning_add_grad(osh_ctx *cx, void *user, int weight, const o
     learning *l = user;
     int i = l->which[weight];
     if (weight == l->b->learns[i].weight) return osh_ada_learner_add(cx, l->of[i], dw);
-    for (int64_t k = 0; k < l->biases[i].v.n; k++)
-        l->biases[i].v.grad[k] += ((const float *)dw->data)[k];
-    return OSH_OK;
+    const block_bias *x = &l->biases[i];
+    osh_status rc = osh_tensor_get(cx, x->room, dw, 0, osh_tensor_bytes(dw));
+    for (int64_t k = 0; !rc && k < x->v.n; k++) x->v.grad[k] += x->room[k];
+    return rc;
 }
 
 static osh_tensor *learning_place_grad(void *user, int weight)
@@ -498,7 +503,7 @@ static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double 
     double one, sum = 0;
     for (int i = 0; i < b->n_learns; i++) {
         OSH_TRY(osh_ada_learner_show(cx, l->of[i], learned, b->w->w[b->learns[i].weight]));
-        bias_show(l, i, learned);
+        OSH_TRY(bias_show(cx, l, i, learned));
     }
     for (int64_t i = 0; i < all; i++) l->order[i] = i;
     l->judging = true;
@@ -550,7 +555,7 @@ static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double
         term += osh_ada_learner_term(l->of[i], t);
         if (!l->biases[i].v.x) continue;
         osh_ada_vector_step(&l->biases[i].v, t, b->learns[i].bias_rate);
-        bias_show(l, i, true);
+        OSH_TRY(bias_show(cx, l, i, true));
     }
     *watched = b->rule.kind == OSH_ADA_ROUND ? term : *loss;
     *loss += term;
@@ -575,8 +580,8 @@ static osh_status learning_conclude(osh_ctx *cx, learning *l)
     for (int i = 0; i < b->n_learns; i++) {
         osh_tensor *w = b->w->w[b->learns[i].weight];
         if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));
-        else if (!b->on_device) OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
-        bias_show(l, i, b->kept);
+        else OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
+        OSH_TRY(bias_show(cx, l, i, b->kept));
     }
 done:
     return rc;

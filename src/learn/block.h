@@ -36,11 +36,9 @@ typedef struct osh_block {
     const osh_graph *g;
     const osh_dataset *data;
     /* The weights of the model. osh_block_learn changes the optimized weights in each step. When it
-     * returns, they have the resulting values. On a device, they have the values of the last step if
-     * learning diverged. */
+     * returns, they have the resulting values. */
     osh_weights *w;
-    /* True if the block learns on the device of w. rule.kind must then be OSH_ADA_SIGN. */
-    bool on_device;
+    bool on_device;          // true if the block learns on the device of w
     int first, n;            // a range of nodes: [first, first + n)
     const bool *run;         // [n]: true for the nodes of the range that belong to the block
     /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */

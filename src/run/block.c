@@ -120,7 +120,7 @@ static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving 
         const osh_tensor *bias = s->w->w[x->of.b.learns[k].bias];
         if (!(j->bias = osh_alloc(cx, osh_tensor_bytes(bias))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a bias");
-        memcpy(j->bias, bias->data, osh_tensor_bytes(bias));
+        OSH_TRY(osh_tensor_get(cx, j->bias, bias, 0, osh_tensor_bytes(bias)));
     }
     OSH_TRY(osh_job_finish(cx, j, s->in_memory != NULL));
     if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, s->stats, linear, j));

@@ -85,13 +85,10 @@ osh_status osh_blocks_on_gpu(osh_ctx *cx, const osh_schedule *p)
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         const osh_modifier *m = l->modifier < 0 ? NULL : &p->in->recipe->modifiers[l->modifier];
-        if (!l->wants || !m || !m->type->learner) continue;
-        bool block = l->wants & OSH_STAT_BLOCK;
-        if (block && block_rule_of(p, l)->kind != OSH_ADA_SIGN)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with unit: block", m->type->name);
+        if (!l->wants || !m) continue;
         if (osh_modifier_share(m) < 1)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with drop_ratio", m->type->name);
-        blocks |= block;
+        blocks |= (l->wants & OSH_STAT_BLOCK) != 0;
     }
     if (blocks) OSH_TRY(block_check_ops(cx, p, true));
 done:

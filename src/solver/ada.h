@@ -22,8 +22,6 @@
 
 #include "solver/ada_there.h"
 
-typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
-
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
     int64_t steps;
@@ -162,9 +160,8 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
  * scale and zero must live as long as the learner. They are in host memory, also if gradients and
  * weights are on a GPU. */
 typedef struct osh_ada_learner osh_ada_learner;
-/* Makes a learner. d: the device that has the gradients and the current weights in its memory; NULL:
- * host memory. On a device, rule.kind must be OSH_ADA_SIGN. The caller frees *out with
- * osh_ada_learner_free. */
+/* Makes a learner. d: the device that has the gradients and the current weights in its memory;
+ * NULL: host memory. The caller frees *out with osh_ada_learner_free. */
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a,
                                osh_device *d);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
@@ -183,8 +180,7 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
  * final weight to `to` [O, I]. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
 /* Writes a weight to `to` [O, I]. `learned` true: the weight that osh_ada_learner_end would write
- * now. False: the weight rounded to nearest. Does not change the learner or its arguments. Only for
- * a learner without a device. */
+ * now. False: the weight rounded to nearest. Does not change the learner or its arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 /* Sets the learning rate of all later steps. */
 void osh_ada_learner_rate(osh_ada_learner *l, double rate);

@@ -29,13 +29,15 @@ osh_status osh_ada_there_compare(osh_ctx *cx, const osh_ada_compared *c)
     return run ? run(cx, c) : there_missing(cx);
 }
 
-size_t osh_ada_there_offsets(size_t at[OSH_ADA_N_PARTS], int64_t O, int64_t I, int64_t groups,
-                             osh_dtype dtype)
+size_t osh_ada_there_offsets(size_t at[OSH_ADA_N_PARTS], const osh_ada_there *a)
 {
-    size_t n = (size_t)(O * I), bytes[OSH_ADA_N_PARTS], sum = 0;
+    size_t n = (size_t)(a->O * a->I), bytes[OSH_ADA_N_PARTS], sum = 0;
     bytes[OSH_ADA_PART_X] = bytes[OSH_ADA_PART_GRAD] = n * sizeof(float);
-    bytes[OSH_ADA_PART_SMALL] = (size_t)(OSH_ADA_N_SMALL * O * groups) * sizeof(float);
-    bytes[OSH_ADA_PART_W] = n * osh_dtype_bytes(dtype);
+    bytes[OSH_ADA_PART_MEAN] = a->kind == OSH_ADA_SIGN ? 0 : n * sizeof(float);
+    bytes[OSH_ADA_PART_SQUARE] = bytes[OSH_ADA_PART_MEAN];
+    bytes[OSH_ADA_PART_SMALL] = (size_t)(OSH_ADA_N_SMALL * a->O * a->groups) * sizeof(float);
+    bytes[OSH_ADA_PART_TERMS] = (size_t)a->O * sizeof(double);
+    bytes[OSH_ADA_PART_W] = n * osh_dtype_bytes(a->dtype);
     for (int i = 0; i < OSH_ADA_N_PARTS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
     return sum;
 }

@@ -1,5 +1,6 @@
-/* test_ada_step.c - compares learners of AutoRound on a GPU with learners on the host (solver/ada.h). For
- * the same gradients, weights, codes, scales and zero points are equal after each step. Also tests
+/* test_ada_step.c - compares learners on a GPU with learners on the host (solver/ada.h). For the
+ * same gradients, weights, codes, scales and zero points of AutoRound are equal after each step.
+ * Those of AdaRound and AdaQuant differ only where exp, log or a sum round differently. Also tests
  * the gradient of the loss of a block. */
 #include "kernel_test.h"
 
@@ -15,7 +16,10 @@ typedef struct ada_case {
     int bits;
     bool floats, zeros, is_signed, moves, keep_zeros;
     osh_scale_kind kind;
+    osh_ada_kind by;
 } ada_case;
+
+static bool case_is_exact(const ada_case *c) { return c->by == OSH_ADA_SIGN; }
 
 static float case_number(int64_t k, int64_t i)
 {
@@ -43,7 +47,8 @@ static void side_round(const ada_side *s, const float *w)
             if (a->zero)
                 a->zero[r * across + g] = fminf(fmaxf(zero, a->scales.grid.lo), a->scales.grid.hi);
         }
-    memset(a->codes, 0, (size_t)(a->O * a->I));
+    for (int64_t i = 0; i < a->O * a->I; i++)
+        a->codes[i] = osh_grid_code(&a->scales.grid, (float)(i % 3 - 1));
 }
 
 static void side_init(osh_ctx *cx, ada_side *s, const ada_case *c, const osh_tensor *w,
@@ -51,9 +56,10 @@ static void side_init(osh_ctx *cx, ada_side *s, const ada_case *c, const osh_ten
 {
     int64_t across = osh_div_up(c->I, c->group), n = osh_div_up(c->O, c->row_block) * across;
     s->a = (osh_ada_args){
-        .rule = {.kind = OSH_ADA_SIGN, .steps = STEPS, .rate = 0.3,
-                 .scale_rate = c->moves ? 0.3 : 0, .signed_scales = c->is_signed,
-                 .whole_range = true},
+        .rule = {.kind = c->by, .steps = STEPS, .rate = case_is_exact(c) ? 0.3 : 0.05,
+                 .scale_rate = !c->moves ? 0 : case_is_exact(c) ? 0.3 : 0.05,
+                 .signed_scales = c->is_signed, .whole_range = true,
+                 .reg = 0.3, .from = 20, .to = 2, .warm = 0.3},
         .w = w, .O = c->O, .I = c->I, .group = c->group, .row_block = c->row_block,
         .keep_zeros = c->keep_zeros, .period = 1,
         .scales = {.grid = osh_grid_of(c->bits, c->floats), .symmetric = !c->zeros,
@@ -94,28 +100,47 @@ static void side_add(osh_ctx *cx, ada_side *s, const osh_tensor *dw, bool parts)
     }
 }
 
-/* Fails if the weights of the two sides differ. A 0 may have either sign. */
-static void sides_compare(osh_ctx *cx, const ada_side *s, const char *when, int64_t t)
+/* Fails if the weights of the two sides differ. A 0 may have either sign. If `exact` is false, few
+ * weights may differ, as a code may change between two values. */
+static void sides_compare(osh_ctx *cx, const ada_side *s, bool exact, const char *when, int64_t t)
 {
-    int64_t n = osh_tensor_numel(s[0].to);
+    int64_t n = osh_tensor_numel(s[0].to), others = 0;
     osh_tensor *got = NULL;
     assert_int_equal(osh_tensor_new(cx, &got, s[0].to->dtype, 2, s[0].to->shape), OSH_OK);
     assert_int_equal(osh_tensor_copy(cx, got, s[1].to), OSH_OK);
-    for (int64_t i = 0; i < n; i++)
-        if (osh_tensor_at(got, i) != osh_tensor_at(s[0].to, i))
+    for (int64_t i = 0; i < n; i++) {
+        float x = osh_tensor_at(got, i), y = osh_tensor_at(s[0].to, i);
+        if (exact ? x == y : fabsf(x - y) <= 1e-5f + fabsf(y) / 100) continue;
+        if (exact || ++others > n / 100)
             fail_msg("%s %ld: weight %ld is %.9g on the GPU, %.9g on the host", when, (long)t,
-                     (long)i, osh_tensor_at(got, i), osh_tensor_at(s[0].to, i));
+                     (long)i, x, y);
+    }
     osh_tensor_free(cx, got);
 }
 
 static void sides_compare_results(const ada_side *s, const ada_case *c)
 {
-    int64_t n = osh_div_up(c->O, c->row_block) * osh_div_up(c->I, c->group), used = 0;
-    assert_memory_equal(s[0].a.codes, s[1].a.codes, (size_t)(c->O * c->I));
-    assert_memory_equal(s[0].a.scale, s[1].a.scale, (size_t)n * sizeof(float));
+    int64_t n = osh_div_up(c->O, c->row_block) * osh_div_up(c->I, c->group), used = 0, others = 0;
+    for (int64_t i = 0; i < c->O * c->I; i++) others += s[0].a.codes[i] != s[1].a.codes[i];
+    assert_true(others <= (case_is_exact(c) ? 0 : c->O * c->I / 100));
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabsf(s[0].a.scale[i] - s[1].a.scale[i]) <=
+                    (case_is_exact(c) ? 0 : 1e-4f * fabsf(s[0].a.scale[i])));
     if (c->zeros) assert_memory_equal(s[0].a.zero, s[1].a.zero, (size_t)n * sizeof(float));
     for (int64_t i = 0; i < c->O * c->I; i++) used += s[0].a.codes[i] != 0;
     assert_true(used > c->O * c->I / 2);
+}
+
+/* Compares the two weights that a learner can show, and the rounding terms of AdaRound. */
+static void sides_compare_shown(osh_ctx *cx, const ada_side *s, const ada_case *c)
+{
+    for (int learned = c->by == OSH_ADA_SIGN && c->is_signed; learned < 2; learned++) {
+        for (int k = 0; k < BOTH; k++)
+            assert_int_equal(osh_ada_learner_show(cx, s[k].l, learned, s[k].to), OSH_OK);
+        sides_compare(cx, s, case_is_exact(c) || !learned, learned ? "learned" : "nearest", 0);
+    }
+    double a = osh_ada_learner_term(s[0].l, STEPS - 1), b = osh_ada_learner_term(s[1].l, STEPS - 1);
+    assert_true(c->by == OSH_ADA_ROUND ? a > 0 && fabs(a - b) <= 1e-4 * a : a == 0 && b == 0);
 }
 
 static void learner_case(osh_ctx *cx, osh_device *d, const ada_case *c)
@@ -132,18 +157,19 @@ static void learner_case(osh_ctx *cx, osh_device *d, const ada_case *c)
         side_init(cx, &s[k], c, w, x, k ? d : NULL);
         assert_int_equal(osh_ada_learner_step(cx, s[k].l, -1, s[k].to), OSH_OK);
     }
-    sides_compare(cx, s, "before the first step", 0);
+    sides_compare(cx, s, case_is_exact(c), "before the first step", 0);
     for (int64_t t = 0; t < STEPS; t++) {
         for (int64_t i = 0; i < n; i++) ((float *)dw->data)[i] = case_number(t + 1, i);
         for (int k = 0; k < BOTH; k++) {
             if (t != 2) side_add(cx, &s[k], dw, t == 1); // step 2 has no gradient
             assert_int_equal(osh_ada_learner_step(cx, s[k].l, t, s[k].to), OSH_OK);
         }
-        sides_compare(cx, s, "step", t);
+        sides_compare(cx, s, case_is_exact(c), "step", t);
     }
+    sides_compare_shown(cx, s, c);
     for (int k = 0; k < BOTH; k++)
         assert_int_equal(osh_ada_learner_end(cx, s[k].l, s[k].to), OSH_OK);
-    sides_compare(cx, s, "at the end", 0);
+    sides_compare(cx, s, case_is_exact(c), "at the end", 0);
     sides_compare_results(s, c);
     for (int k = 0; k < BOTH; k++) side_deinit(cx, &s[k]);
     osh_tensor_free(cx, w), osh_tensor_free(cx, dw), osh_free(cx, x);
@@ -152,16 +178,24 @@ static void learner_case(osh_ctx *cx, osh_device *d, const ada_case *c)
 static void test_learners(void **state)
 {
     static const ada_case cases[] = {
-        {OSH_BF16, 5, 96, 32, 1, 4, .is_signed = true, .moves = true},
-        {OSH_F32, 3, 96, 32, 1, 4, .zeros = true, .moves = true},
-        {OSH_BF16, 9, 77, 77, 1, 8, .zeros = true, .moves = true},
-        {OSH_F16, 3, 100, 40, 1, 3, .moves = true, .keep_zeros = true},
-        {OSH_F32, 2, 70, 70, 1, 2, .is_signed = true, .moves = true},
-        {OSH_F64, 2, 64, 64, 1, 4, .is_signed = true},
-        {OSH_BF16, 6, 40, 40, 4, 4, .zeros = true},
-        {OSH_BF16, 4, 64, 16, 1, 4, .floats = true, .moves = true, .kind = OSH_SCALE_E4M3},
-        {OSH_BF16, 2, 64, 32, 1, 4, .floats = true, .kind = OSH_SCALE_E8M0},
-        {OSH_F32, 2, 48, 48, 1, 8, .floats = true},
+        {OSH_BF16, 5, 96, 32, 1, 4, .is_signed = true, .moves = true, .by = OSH_ADA_SIGN},
+        {OSH_F32, 3, 96, 32, 1, 4, .zeros = true, .moves = true, .by = OSH_ADA_SIGN},
+        {OSH_BF16, 9, 77, 77, 1, 8, .zeros = true, .moves = true, .by = OSH_ADA_SIGN},
+        {OSH_F16, 3, 100, 40, 1, 3, .moves = true, .keep_zeros = true, .by = OSH_ADA_SIGN},
+        {OSH_F32, 2, 70, 70, 1, 2, .is_signed = true, .moves = true, .by = OSH_ADA_SIGN},
+        {OSH_F64, 2, 64, 64, 1, 4, .is_signed = true, .by = OSH_ADA_SIGN},
+        {OSH_BF16, 6, 40, 40, 4, 4, .zeros = true, .by = OSH_ADA_SIGN},
+        {OSH_BF16, 4, 64, 16, 1, 4, .floats = true, .moves = true, .kind = OSH_SCALE_E4M3,
+         .by = OSH_ADA_SIGN},
+        {OSH_BF16, 2, 64, 32, 1, 4, .floats = true, .kind = OSH_SCALE_E8M0, .by = OSH_ADA_SIGN},
+        {OSH_F32, 2, 48, 48, 1, 8, .floats = true, .by = OSH_ADA_SIGN},
+        {OSH_BF16, 3, 96, 32, 1, 4, .by = OSH_ADA_ROUND},
+        {OSH_F32, 3, 77, 40, 1, 4, .zeros = true, .keep_zeros = true, .by = OSH_ADA_ROUND},
+        {OSH_F16, 4, 64, 16, 1, 4, .floats = true, .kind = OSH_SCALE_E4M3, .by = OSH_ADA_ROUND},
+        {OSH_BF16, 3, 96, 32, 1, 4, .moves = true, .by = OSH_ADA_QUANT},
+        {OSH_F32, 3, 77, 40, 1, 4, .zeros = true, .moves = true, .keep_zeros = true,
+         .by = OSH_ADA_QUANT},
+        {OSH_F32, 4, 64, 64, 1, 8, .floats = true, .moves = true, .by = OSH_ADA_QUANT},
     };
     osh_ctx *cx = NULL;
     (void)state;

@@ -63,7 +63,9 @@ struct osh_ada_learner {
 static size_t learner_kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups,
                                   bool on_device)
 {
-    int rows = on_device ? 0 : a->rule.kind == OSH_ADA_SIGN ? SIGN : ADAM;
+    int rows = a->rule.kind == OSH_ADA_SIGN ? SIGN : ADAM;
+    // on a device, the host only computes the first x, which is 0 in AutoRound
+    if (on_device) rows = a->rule.kind != OSH_ADA_SIGN;
     return (size_t)(a->O * (rows * ld + SMALL * groups));
 }
 
@@ -84,7 +86,9 @@ osh_ada_memory osh_ada_learner_bytes(const osh_ada_args *a, int n_threads, bool 
         osh_mem_gross((size_t)(learner_room_rows(n_threads, on_device) * ld) * sizeof(float));
     if (!on_device) return n.host += arrays, n;
     n.making = arrays;
-    n.device = osh_arena_gross(osh_ada_there_offsets(at, a->O, a->I, groups, dtype));
+    osh_ada_there there = {.kind = a->rule.kind, .O = a->O, .I = a->I, .groups = groups,
+                           .dtype = dtype};
+    n.device = osh_arena_gross(osh_ada_there_offsets(at, &there));
     return n;
 }
 
@@ -101,7 +105,7 @@ static osh_ada_room learner_row_room(const osh_ada_learner *l, int64_t row, int 
                           .soft = at + 3 * ld,
                           .s = at + 4 * ld,
                           .z = at + 5 * ld,
-                          .x = l->device ? at + 6 * ld : l->x + at_row,
+                          .x = l->x ? l->x + at_row : at + 6 * ld,
                           .grad = l->device ? at + 7 * ld : l->grad + at_row,
                           .mean = adam ? l->mean + at_row : NULL,
                           .square = adam ? l->square + at_row : NULL,
@@ -127,7 +131,10 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     osh_ada_room m = learner_row_room(l, row, worker);
     (void)cx;
     learner_row_load(l, &m, row);
-    for (int64_t g = 0; g < l->j.groups; g++) m.s0[g] = l->a.scale[osh_ada_scale_at(&l->j, row, g)];
+    for (int64_t g = 0; g < l->j.groups; g++) {
+        int64_t k = osh_ada_scale_at(&l->j, row, g);
+        m.s0[g] = l->a.scale[k], m.best_z[g] = l->a.zero ? l->a.zero[k] : 0;
+    }
     if (l->a.rule.kind == OSH_ADA_SIGN)
         osh_ada_sign_begin(&l->j, &m, row, 1), osh_ada_sign_scales(&l->j, &m, 1);
     osh_ada_begin_row(&l->j, &m, row, 0);
@@ -211,42 +218,61 @@ static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int wor
     return OSH_OK;
 }
 
-/* Allocates the memory of a learner on its device. Copies the original weight and the initial
- * numbers of each group there, and sets v to 0. */
-static osh_status learner_move(osh_ctx *cx, osh_ada_learner *l)
+/* Allocates the memory of a learner on its device, and sets the arrays of l->there. */
+static osh_status learner_alloc_there(osh_ctx *cx, osh_ada_learner *l)
 {
     osh_status rc = OSH_OK;
     const osh_ada_args *a = &l->a;
-    osh_device *d = l->device;
-    const osh_tensor *w = a->w;
-    size_t at[OSH_ADA_N_PARTS],
-        all = osh_ada_there_offsets(at, a->O, a->I, l->j.groups, w->dtype),
-        n = (size_t)(a->O * a->I) * sizeof(float),
-        small = (size_t)(SMALL * a->O * l->j.groups) * sizeof(float);
-    if (!(l->block = osh_device_alloc(cx, d, all, OSH_LIFE_SHORT))) OSH_TRY(OSH_E_NOMEM);
+    osh_ada_there *t = &l->there;
+    size_t at[OSH_ADA_N_PARTS];
+    *t = (osh_ada_there){.kind = a->rule.kind, .O = a->O, .I = a->I, .group = a->group,
+                         .groups = l->j.groups, .rule = a->scales, .keep_zeros = a->keep_zeros,
+                         .signed_scales = a->rule.signed_scales,
+                         .whole_range = a->rule.whole_range, .has_zero = a->zero != NULL,
+                         .dtype = a->w->dtype};
+    l->block = osh_device_alloc(cx, l->device, osh_ada_there_offsets(at, t), OSH_LIFE_SHORT);
+    if (!l->block) OSH_TRY(OSH_E_NOMEM);
     char *base = l->block;
-    l->x = (float *)(base + at[OSH_ADA_PART_X]), l->grad = (float *)(base + at[OSH_ADA_PART_GRAD]);
-    l->there = (osh_ada_there){.O = a->O, .I = a->I, .group = a->group, .groups = l->j.groups,
-                               .rule = a->scales, .keep_zeros = a->keep_zeros,
-                               .signed_scales = a->rule.signed_scales,
-                               .whole_range = a->rule.whole_range, .has_zero = a->zero != NULL,
-                               .w = base + at[OSH_ADA_PART_W], .dtype = w->dtype,
-                               .x = l->x, .grad = l->grad,
-                               .small = (float *)(base + at[OSH_ADA_PART_SMALL])};
-    OSH_TRY(d->type->fill(cx, d, l->x, 0, n));
-    OSH_TRY(d->type->put(cx, d, l->there.small, l->kept, small));
-    OSH_TRY(d->type->put(cx, d, base + at[OSH_ADA_PART_W], w->data, osh_tensor_bytes(w)));
+    t->x = (float *)(base + at[OSH_ADA_PART_X]), t->grad = (float *)(base + at[OSH_ADA_PART_GRAD]);
+    t->mean = (float *)(base + at[OSH_ADA_PART_MEAN]);
+    t->square = (float *)(base + at[OSH_ADA_PART_SQUARE]);
+    t->small = (float *)(base + at[OSH_ADA_PART_SMALL]);
+    t->terms = (double *)(base + at[OSH_ADA_PART_TERMS]);
+    t->w = base + at[OSH_ADA_PART_W];
+done:
+    return rc;
+}
+
+/* Moves a learner to its device: copies the original weight and the first values of all numbers
+ * there. */
+static osh_status learner_move(osh_ctx *cx, osh_ada_learner *l)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = l->device;
+    const osh_tensor *w = l->a.w;
+    int64_t O = l->a.O, I = l->a.I;
+    size_t row = (size_t)I * sizeof(float), n = (size_t)O * row;
+    OSH_TRY(learner_alloc_there(cx, l));
+    const osh_ada_there *t = &l->there;
+    OSH_TRY(d->type->put(cx, d, t->small, l->kept,
+                         (size_t)(SMALL * O * l->j.groups) * sizeof(float)));
+    OSH_TRY(d->type->put(cx, d, (void *)t->w, w->data, osh_tensor_bytes(w)));
+    if (t->kind == OSH_ADA_SIGN) OSH_TRY(d->type->fill(cx, d, t->x, 0, n));
+    for (int64_t r = 0; t->kind != OSH_ADA_SIGN && r < O; r++)
+        OSH_TRY(d->type->put(cx, d, t->x + r * I, l->x + r * l->j.ld, row));
+    if (t->kind != OSH_ADA_SIGN) OSH_TRY(d->type->fill(cx, d, t->mean, 0, n));
+    if (t->kind != OSH_ADA_SIGN) OSH_TRY(d->type->fill(cx, d, t->square, 0, n));
     osh_free(cx, l->kept), l->kept = NULL;
     osh_free(cx, l->room), l->room = NULL;
+    l->x = t->x, l->grad = t->grad;
 done:
     return rc;
 }
 
 static osh_status learner_check_device(osh_ctx *cx, const osh_ada_args *a, const osh_device *d)
 {
-    bool one = a->row_block == 1 || !osh_ada_moves_scales(a);
-    if (!d || (a->rule.kind == OSH_ADA_SIGN && one)) return OSH_OK;
-    return osh_fail(cx, OSH_E_INTERNAL, "a GPU does not learn these codes");
+    if (!d || a->row_block == 1 || !osh_ada_moves_scales(a)) return OSH_OK;
+    return osh_fail(cx, OSH_E_INTERNAL, "a GPU does not learn scales of several rows");
 }
 
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a,
@@ -264,9 +290,10 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     OSH_NEW(cx, l->room, learner_room_rows(l->n_threads, d) * ld);
     OSH_NEW(cx, l->rounding, a->O);
     float *at = l->kept;
-    if (!d) l->x = at, l->grad = l->x + a->O * ld, at = l->grad + a->O * ld;
-    if (a->rule.kind != OSH_ADA_SIGN) l->mean = at, l->square = at + a->O * ld, at += 2 * a->O * ld;
-    for (int k = 0; k < SMALL; k++) l->small[k] = at + a->O * k * groups;
+    for (int k = 0; k < SMALL; k++, at += a->O * groups) l->small[k] = at;
+    if (!d || a->rule.kind != OSH_ADA_SIGN) l->x = at, at += a->O * ld;
+    if (!d) l->grad = at, at += a->O * ld;
+    if (!d && a->rule.kind != OSH_ADA_SIGN) l->mean = at, l->square = at + a->O * ld;
     OSH_TRY(osh_parallel_for(cx, a->O, learner_row_begin, l));
     if (d) OSH_TRY(learner_move(cx, l));
     l->place = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->O, a->I}, l->grad);
@@ -345,14 +372,28 @@ static osh_status learner_step_there(osh_ctx *cx, osh_ada_learner *l, int64_t t,
 {
     osh_status rc = OSH_OK;
     osh_device *d = l->device;
+    osh_ada_there *x = &l->there;
     osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
-    l->there.to = to->data, l->there.step = t >= 0, l->there.rate = s.rate;
-    l->there.share_rate = l->a.rule.scale_rate > 0 ? osh_ada_share_rate(&l->a, &s) : 0;
+    x->to = to->data, x->step = t >= 0;
+    x->rate = s.rate, x->root_part = s.root_part, x->reg = s.reg, x->beta = s.beta;
+    x->share_rate = l->a.rule.scale_rate > 0 ? osh_ada_share_rate(&l->a, &s) : 0;
     if (t >= 0 && !l->full)
         OSH_TRY(d->type->fill(cx, d, l->grad, 0, (size_t)(l->a.O * l->a.I) * sizeof *l->grad));
-    OSH_TRY(osh_ada_there_run(cx, d, &l->there));
-    if (t >= 0) l->full = false;
+    OSH_TRY(osh_ada_there_run(cx, d, x));
+    if (t < 0) goto done;
+    l->full = false;
+    if (x->kind == OSH_ADA_ROUND)
+        OSH_TRY(d->type->get(cx, d, l->rounding, x->terms, (size_t)l->a.O * sizeof(double)));
 done:
+    return rc;
+}
+
+/* Writes the final weight to `to`. */
+static osh_status learner_last_there(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
+{
+    l->there.last = true;
+    osh_status rc = learner_step_there(cx, l, -1, to);
+    l->there.last = false;
     return rc;
 }
 
@@ -366,7 +407,7 @@ static osh_status learner_end_there(osh_ctx *cx, osh_ada_learner *l, osh_tensor 
     int64_t n = a->O * l->j.groups;
     const float *small = l->there.small; // view
     l->there.codes = (int8_t *)l->grad;
-    OSH_TRY(learner_step_there(cx, l, -1, to));
+    OSH_TRY(learner_last_there(cx, l, to));
     OSH_TRY(d->type->get(cx, d, a->codes, l->grad, (size_t)(a->O * a->I)));
     if (!osh_ada_moves_scales(a)) goto done;
     OSH_TRY(d->type->get(cx, d, a->scale, small + OSH_ADA_BEST_S * n, (size_t)n * sizeof(float)));
@@ -375,6 +416,29 @@ static osh_status learner_end_there(osh_ctx *cx, osh_ada_learner *l, osh_tensor 
                              (size_t)n * sizeof(float)));
 done:
     l->there.codes = NULL;
+    return rc;
+}
+
+/* Writes the weight that follows from the codes and scales in the arguments to `to`, row by row. */
+static osh_status learner_nearest_there(osh_ctx *cx, const osh_ada_learner *l, osh_tensor *to)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = l->a.I;
+    size_t row = (size_t)I * osh_dtype_bytes(to->dtype);
+    osh_ada_room m = {0};
+    void *stored = NULL; // own: a row in the dtype of `to`
+    OSH_NEW(cx, m.e, I);
+    if (!(stored = osh_alloc(cx, row))) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t r = 0; r < l->a.O; r++) {
+        learner_row_nearest(l, &m, r);
+        for (int64_t i = 0; l->a.keep_zeros && i < I; i++)
+            if (osh_tensor_at(l->a.w, r * I + i) == 0) m.e[i] = 0;
+        osh_from_f32(stored, to->dtype, m.e, I);
+        OSH_TRY(osh_tensor_put(cx, to, (size_t)r * row, stored, row));
+    }
+done:
+    osh_free(cx, m.e);
+    osh_free(cx, stored);
     return rc;
 }
 
@@ -397,7 +461,8 @@ osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
 
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to)
 {
-    if (l->device) return osh_fail(cx, OSH_E_INTERNAL, "a GPU does not show these codes");
+    if (l->device)
+        return learned ? learner_last_there(cx, l, to) : learner_nearest_there(cx, l, to);
     return learner_all_rows(cx, l, learned ? OF_END : OF_NEAREST, to);
 }
 

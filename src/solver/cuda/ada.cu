@@ -1,93 +1,45 @@
-/* ada.cu - does the steps of AutoRound on a weight (solver/ada_there.h), and compares the outputs of
- * a block with their targets. A warp does the step of one group: first the offsets of its columns,
- * then the shares a and b of its range, then the weight. The f32 operations are those of
- * solver/cpu/ada_rows.c and ada_moves.c, in the same order and without fused products, so the codes
- * are the same for the same gradients. The two sums of a group are doubles, of which only the signs
- * count, so their order may differ. */
-#include "ops/cuda/pack.cuh"
-#include "solver/cuda/gptq_refine.cuh"
-#include "solver/cuda/solver.h"
-
-enum { WARPS = 8, LANES = 32, THREADS = WARPS * LANES };
-
-__device__ static inline double ada_warp_sum(double x)
-{
-    for (int d = LANES / 2; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
-    return x;
-}
-
-__device__ static inline float ada_rounded(osh_dtype dt, float x)
-{
-    return dt == OSH_BF16  ? osh_cu_round<osh_bf16_t>(x)
-           : dt == OSH_F16 ? osh_cu_round<osh_f16_t>(x)
-                           : x;
-}
-
-__device__ static inline float ada_stored(const osh_scale_rule &r, float s)
-{
-    return r.dtype == OSH_BF16  ? osh_cu_stored<osh_bf16_t>(r, s)
-           : r.dtype == OSH_F16 ? osh_cu_stored<osh_f16_t>(r, s)
-                                : osh_cu_stored<float>(r, s);
-}
-
-struct ada_group { // a group of a row, and its learned range
-    int64_t first, n;                    // columns [first, first + n) of the weight's elements
-    float s0, z0, low, high, a, b, s, z; // low, high: magnitudes of the two ends of the range
-};
+/* ada.cu - does the steps of AutoRound on a weight (solver/ada_there.h), and compares the outputs
+ * of a block with their targets. A warp does the step of one group: first the offsets of its
+ * columns, then the shares a and b of its range, then the weight. For the same gradients, the codes
+ * are those of the host. The two sums of a group are doubles, of which only the signs count, so
+ * their order may differ. */
+#include "solver/cuda/ada.cuh"
 
 /* Returns the scale of a group of float codes before it is multiplied by its share b. */
-__device__ static inline float ada_float_scale(const osh_ada_there &p, const ada_group &g)
+__device__ static inline float ada_float_scale(const osh_ada_there &p, const osh_ada_group &g)
 {
     return p.whole_range ? __fdiv_rn(fmaxf(g.low, g.high), p.rule.grid.hi) : g.s0;
 }
 
 /* Computes g.s and g.z from the shares g.a and g.b. */
-__device__ static void ada_range(const osh_ada_there &p, ada_group &g)
+__device__ static void ada_range(const osh_ada_there &p, osh_ada_group &g)
 {
     const osh_grid &grid = p.rule.grid;
     float low = __fmul_rn(g.a, g.low), high = __fmul_rn(g.b, g.high), now;
     g.s = g.s0, g.z = g.z0;
     if (g.a == 1 && g.b == 1) return;
     if (grid.digits) {
-        now = ada_stored(p.rule, __fmul_rn(ada_float_scale(p, g), g.b));
+        now = osh_ada_stored(p.rule, __fmul_rn(ada_float_scale(p, g), g.b));
         if (now > 0) g.s = now;
         return;
     }
     if (p.signed_scales && !p.has_zero) {
-        now = ada_rounded(p.rule.dtype, __fdiv_rn(low > high ? low : -high, -grid.lo));
+        now = osh_ada_rounded(p.rule.dtype, __fdiv_rn(low > high ? low : -high, -grid.lo));
         if (now != 0) g.s = now;
         return;
     }
     float all = p.has_zero ? __fadd_rn(g.high, g.low) : fmaxf(g.low, g.high);
     now = p.has_zero ? __fadd_rn(high, low) : fmaxf(low, high);
-    g.s = ada_rounded(p.rule.dtype, all > 0 ? __fdiv_rn(__fmul_rn(g.s0, now), all) : g.s0);
+    g.s = osh_ada_rounded(p.rule.dtype, all > 0 ? __fdiv_rn(__fmul_rn(g.s0, now), all) : g.s0);
     if (!(g.s > 0)) g.s = g.s0;
     if (p.has_zero)
         g.z = fmaxf(grid.lo, fminf(grid.hi, rintf(__fadd_rn(grid.lo, __fdiv_rn(low, g.s)))));
 }
 
-/* Returns the value of the grid that is the code of weight w with offset v. Sets *u to w / s. Sets
- * *in to false if the code was clipped. */
-__device__ static float ada_code(const osh_ada_there &p, const ada_group &g, float w, float v,
-                                 float *u, bool *in)
-{
-    const osh_grid &grid = p.rule.grid;
-    const float magic = 12582912.0f; // adding and subtracting it rounds to whole numbers
-    *u = __fdiv_rn(w, g.s);
-    float q = __fadd_rn(*u, v);
-    if (!grid.digits) {
-        q = q > 4096 ? 4096 : q < -4096 ? -4096 : q;
-        q = __fadd_rn(__fsub_rn(__fadd_rn(q, magic), magic), g.z);
-    }
-    *in = q >= grid.lo && q <= grid.hi;
-    q = q < grid.lo ? grid.lo : q > grid.hi ? grid.hi : q;
-    return grid.digits ? osh_cu_on_grid(grid, q) : q;
-}
-
 /* Does a step on the offsets of the columns of lane `lane`. Adds their dloss / ds to *ds, and their
  * dloss / dz to *dz. */
 template <class S>
-__device__ static void ada_move_offsets(const osh_ada_there &p, const ada_group &g, int lane,
+__device__ static void ada_move_offsets(const osh_ada_there &p, const osh_ada_group &g, int lane,
                                         double *ds, double *dz)
 {
     const S *w = static_cast<const S *>(p.w);
@@ -95,7 +47,7 @@ __device__ static void ada_move_offsets(const osh_ada_there &p, const ada_group 
     for (int64_t i = g.first + lane; i < g.first + g.n; i += LANES) {
         float u, v = p.x[i], grad = p.grad[i];
         bool in;
-        float whole = __fsub_rn(ada_code(p, g, osh_cu_load(w[i]), v, &u, &in), g.z);
+        float whole = __fsub_rn(osh_ada_code(p, g, osh_cu_load(w[i]), v, &u, &in), g.z);
         *ds += (double)__fmul_rn(in ? __fsub_rn(whole, u) : whole, grad);
         if (p.has_zero && !in) *dz += (double)__fmul_rn(grad, -g.s);
         if (!in) continue;
@@ -112,7 +64,7 @@ __device__ static inline float ada_moved(float share, double gradient, float rat
 }
 
 /* Changes the shares by the signs of their gradients. */
-__device__ static void ada_move_shares(const osh_ada_there &p, ada_group &g, double ds, double dz)
+__device__ static void ada_move_shares(const osh_ada_there &p, osh_ada_group &g, double ds, double dz)
 {
     double low = g.low, high = g.high, s = g.s, all = p.has_zero ? high + low : fmax(low, high);
     double by = all > 0 ? g.s0 / all : 0;
@@ -128,14 +80,14 @@ __device__ static void ada_move_shares(const osh_ada_there &p, ada_group &g, dou
 
 /* Writes the weights of the columns of lane `lane`, and their codes if p.codes is set. */
 template <class S>
-__device__ static void ada_write(const osh_ada_there &p, const ada_group &g, int lane)
+__device__ static void ada_write(const osh_ada_there &p, const osh_ada_group &g, int lane)
 {
     const S *w = static_cast<const S *>(p.w);
     S *to = static_cast<S *>(p.to);
     for (int64_t i = g.first + lane; i < g.first + g.n; i += LANES) {
         float u, x = osh_cu_load(w[i]);
         bool in, zero = p.keep_zeros && x == 0;
-        float q = zero ? g.z : ada_code(p, g, x, p.x[i], &u, &in);
+        float q = zero ? g.z : osh_ada_code(p, g, x, p.x[i], &u, &in);
         osh_cu_store(&to[i], __fmul_rn(__fsub_rn(q, g.z), g.s));
         // the addition replaces -0 by 0
         if (p.codes) p.codes[i] = (int8_t)osh_cu_code(p.rule.grid, __fadd_rn(q, 0));
@@ -147,23 +99,13 @@ template <class S> static __global__ void ada_kernel(osh_ada_there p)
     int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
     int64_t n = p.O * p.groups;
     for (int64_t k = (int64_t)blockIdx.x * WARPS + warp; k < n; k += (int64_t)gridDim.x * WARPS) {
-        int64_t column = k % p.groups * p.group;
         float *small = p.small + k;
-        ada_group g = {k / p.groups * p.I + column,
-                       p.I - column < p.group ? p.I - column : p.group,
-                       small[OSH_ADA_S0 * n],
-                       p.has_zero ? small[OSH_ADA_BEST_Z * n] : 0,
-                       -small[OSH_ADA_LEAST * n],
-                       small[OSH_ADA_MOST * n],
-                       small[OSH_ADA_D * n],
-                       small[OSH_ADA_MEAN * n],
-                       0,
-                       0};
+        osh_ada_group g = osh_ada_group_at(p, k);
         ada_range(p, g);
         if (p.step) {
             double ds = 0, dz = 0;
             ada_move_offsets<S>(p, g, lane, &ds, &dz);
-            ds = ada_warp_sum(ds), dz = ada_warp_sum(dz);
+            ds = osh_ada_warp_sum(ds), dz = osh_ada_warp_sum(dz);
             if (p.share_rate > 0) ada_move_shares(p, g, ds, dz);
             ada_range(p, g);
         }
@@ -177,6 +119,7 @@ template <class S> static __global__ void ada_kernel(osh_ada_there p)
 osh_status osh_ada_run_cuda(osh_ctx *cx, osh_device *d, const osh_ada_there *a)
 {
     osh_status rc = OSH_OK;
+    if (a->kind != OSH_ADA_SIGN) return osh_ada_adam_cuda(cx, d, a);
     OSH_CU_BY_STORED(a->dtype, S,
         OSH_LAUNCH(ada_kernel<S>, osh_cu_grid(d, a->O * a->groups, WARPS), THREADS, 0,
                    osh_cuda_stream(d), *a));
@@ -201,21 +144,23 @@ done:
     return rc;
 }
 
+struct ada_rows { int64_t n, width; };
+
 /* A warp compares a row at a time. */
 template <class T>
-static __global__ void ada_compare(float *dy, double *sums, const T *y, const T *y0, int64_t rows,
-                                   int64_t width, double by)
+static __global__ void ada_compare(float *dy, double *sums, const T *y, const T *y0, ada_rows of,
+                                   double by)
 {
     int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < rows;
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < of.n;
          r += (int64_t)gridDim.x * WARPS) {
         double sum = 0;
-        for (int64_t i = r * width + lane; i < (r + 1) * width; i += LANES) {
+        for (int64_t i = r * of.width + lane; i < (r + 1) * of.width; i += LANES) {
             float e = __fsub_rn(osh_cu_load(y[i]), osh_cu_load(y0[i]));
             sum += (double)e * e;
             dy[i] = (float)(by * e);
         }
-        sum = ada_warp_sum(sum);
+        sum = osh_ada_warp_sum(sum);
         if (lane == 0) sums[r] = sum;
     }
 }
@@ -224,13 +169,13 @@ osh_status osh_ada_compare_cuda(osh_ctx *cx, const osh_ada_compared *c)
 {
     osh_status rc = OSH_OK;
     osh_device *d = c->y->device;
-    int64_t rows = c->y->shape[0], width = c->y->shape[1];
-    if (!rows) return OSH_OK;
+    ada_rows of = {c->y->shape[0], c->y->shape[1]};
+    if (!of.n) return OSH_OK;
     OSH_CU_BY_DTYPE(c->y->dtype, T,
-        OSH_LAUNCH(ada_compare<T>, osh_cu_grid(d, rows, WARPS), THREADS, 0, osh_cuda_stream(d),
+        OSH_LAUNCH(ada_compare<T>, osh_cu_grid(d, of.n, WARPS), THREADS, 0, osh_cuda_stream(d),
                    static_cast<float *>(c->dy->data), c->sums,
-                   static_cast<const T *>(c->y->data), static_cast<const T *>(c->y0->data), rows,
-                   width, c->by));
+                   static_cast<const T *>(c->y->data), static_cast<const T *>(c->y0->data), of,
+                   c->by));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
