@@ -219,7 +219,8 @@ static bool solves_on_host(const osh_budget *p, const osh_linear *l)
 /* True if the codes of the Linear are learned on the host although the passes run on a GPU. */
 static bool learns_on_host(const osh_budget *p, const osh_linear *l)
 {
-    if (!p->in->on_device || l->modifier < 0 || l->kept || (l->wants & OSH_STAT_BLOCK)) return false;
+    if (!p->in->on_device || l->modifier < 0 || l->kept) return false;
+    if (l->wants & OSH_STAT_BLOCK) return false;
     return osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
 }
 

@@ -8,8 +8,8 @@
 #include "graph/back.h"
 
 enum { BIAS = 6 }; // number of arrays in the memory of a bias: x, grad, mean, square, first, room
-/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets a
- * smaller number. */
+/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets
+ * a smaller number. */
 #ifndef OSH_BLOCK_TOKENS
 #define OSH_BLOCK_TOKENS 2048
 #endif
@@ -236,8 +236,8 @@ static int learning_value_of(const osh_block *b, int k)
     return k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
 }
 
-/* Gathers rows in the tensor `to`: the rows of kind k (osh_block.rows) of n samples. The samples are
- * order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. */
+/* Gathers rows in the tensor `to`: the rows of kind k (osh_block.rows) of n samples. The samples
+ * are order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. */
 static osh_status learning_gather_to(osh_ctx *cx, const osh_tensor *to, const learning *l, int k,
                                      int64_t first, int64_t n)
 {

@@ -79,8 +79,8 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED
  * and the name of a module whose op has none. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
-/* Computes upper bounds of the bytes that osh_block_learn needs besides the weights. *host: bytes of
- * host memory with the allocator's overhead. *device: bytes in the arena of the device, 0 without
- * one. Reads only O, I, group and rule.kind of args. */
+/* Computes upper bounds of the bytes that osh_block_learn needs besides the weights. *host: bytes
+ * of host memory with the allocator's overhead. *device: bytes in the arena of the device, 0
+ * without one. Reads only O, I, group and rule.kind of args. */
 osh_status osh_block_bytes(osh_ctx *cx, size_t *host, size_t *device, const osh_block *b);
 #endif

@@ -201,8 +201,8 @@ static void ada_learned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, o
     args_free(cx, a);
 }
 
-/* If t is on a device, sets *own to a copy in host memory. Otherwise, or if t is NULL, *own does not
- * change. */
+/* If t is on a device, sets *own to a copy in host memory. Otherwise, or if t is NULL, *own does
+ * not change. */
 static osh_status fetch_matrix(osh_ctx *cx, osh_tensor **own, const osh_tensor *t)
 {
     osh_status rc = OSH_OK;

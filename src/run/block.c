@@ -54,9 +54,9 @@ done:
     return rc;
 }
 
-/* Sets *w to the original weight of Linear k in host memory. Without a GPU, the original weight is a
- * copy, because learning changes the weight in memory. With a GPU, the copy in host memory remains
- * unchanged. A resumed run lacks the copy if the Linear was written already. */
+/* Sets *w to the original weight of Linear k in host memory. Without a GPU, the original weight is
+ * a copy, because learning changes the weight in memory. With a GPU, the copy in host memory
+ * remains unchanged. A resumed run lacks the copy if the Linear was written already. */
 static osh_status blocked_original(osh_ctx *cx, blocked *x, const osh_solving *s, int k,
                                    osh_tensor **w)
 {

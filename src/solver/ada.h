@@ -192,8 +192,8 @@ typedef struct osh_ada_memory { // bytes that a learner needs
     size_t making; // more host bytes, only during osh_ada_learner_new
     size_t device; // bytes in the arena of the device
 } osh_ada_memory;
-/* Returns the bytes of a learner on a device or on the host. Reads only rule.kind, O, I and group of
- * the arguments. `dtype`: dtype of the weight. */
+/* Returns the bytes of a learner on a device or on the host. Reads only rule.kind, O, I and group
+ * of the arguments. `dtype`: dtype of the weight. */
 osh_ada_memory osh_ada_learner_bytes(const osh_ada_args *a, int n_threads, bool on_device,
                                     osh_dtype dtype);
 #endif

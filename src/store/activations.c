@@ -416,8 +416,8 @@ done:
     return rc;
 }
 
-/* Copies one sample from the tensor of its batch, which begins with sample `first`. `at`: position of
- * the sample in the data of the tensor. */
+/* Copies one sample from the tensor of its batch, which begins with sample `first`. `at`: position
+ * of the sample in the data of the tensor. */
 static osh_status acts_sample_of_rows(osh_ctx *cx, const osh_tensor *rows, size_t at, osh_tensor *t)
 {
     osh_tensor part = *t;

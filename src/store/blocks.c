@@ -200,8 +200,8 @@ done:
     return rc;
 }
 
-/* Queues a copy of `from`, memory of a block, to the address `to` in GPU memory, on lane IN. The copy
- * starts after the work that is now queued on lane WORK. */
+/* Queues a copy of `from`, memory of a block, to the address `to` in GPU memory, on lane IN. The
+ * copy starts after the work that is now queued on lane WORK. */
 static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const void *from, void *to,
                               size_t n_bytes)
 {

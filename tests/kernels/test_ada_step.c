@@ -250,7 +250,8 @@ static void test_compare(void **state)
     (void)state;
     assert_int_equal(osh_ctx_new(&cx, 1), 0);
     osh_device *d = gpu_open(cx, GPU_BYTES);
-    if (d) compare_case(cx, d, OSH_BF16), compare_case(cx, d, OSH_F16), compare_case(cx, d, OSH_F32);
+    for (int k = 0; d && k < 3; k++)
+        compare_case(cx, d, (osh_dtype[]){OSH_BF16, OSH_F16, OSH_F32}[k]);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }

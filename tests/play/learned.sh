@@ -1,8 +1,9 @@
-# learned.sh - runs AutoRound by block on the emulated GPU. After one step, almost all codes are
-# those of the host; attention rounds at other steps on a GPU, so a few signs of gradients differ.
-# After more steps, the loss is near the host's. The output bytes do not depend on batches, threads,
-# tiers, budgets or a kill. The smallest --device-memory of the plan is enough, and the memory is
-# predicted. Also runs learning by Linear, which the host does, and jobs that are refused.
+# learned.sh - runs AutoRound, AdaRound and AdaQuant by block on the emulated GPU. After one step of
+# AutoRound, almost all codes are those of the host; attention rounds at other steps on a GPU, so a
+# few signs of gradients differ. After more steps, the loss is near the host's. The output bytes do
+# not depend on batches, threads, tiers, budgets or a kill. The smallest --device-memory of the plan
+# is enough, and the memory is predicted. Also runs learning by Linear, which the host does, and a
+# job that is refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
@@ -57,7 +58,7 @@ for r in $names; do
     "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
 done
 python3 compare.py one 0.98
-# ---- the same bytes ----
+# ---- bytes ----
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=4 tokens=30
 recipe au AutoRound "" "W4A16, iters: 2, batch_size: 4"
 recipe each AdaRound "" "W4A16, num_iterations: 20, target: original"
@@ -90,8 +91,8 @@ for r in $recipes; do
         --output out --device-memory "$least" >/dev/null 2>err || fail "$r: $least bytes: $(cat err)"
     [ "$(sha256sum <out/model.safetensors)" = "$base" ] || fail "$r: $least bytes: other bytes"
     rm -rf out
-    for part in 50 85; do # the second kill is between the writes of two modules of a block
-        [ $r$part != each85 ] || break
+    for part in 50 85; do # the kill at 85 % is between the writes of two modules of a block
+        [ $r$part != each85 ] && [ $r$part != au50 ] || continue
         if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
             last_wins "$PLAY_BATCHES" "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1
         then fail "$r: not killed"; fi
@@ -103,14 +104,40 @@ if [ -z "$SANITIZED" ]; then
     "$PLAY" "${job[@]}" --recipe each.yaml --output gpu.each >/dev/null 2>&1 || fail "each"
     "$PLAY" "${job[@]}" --recipe each.yaml --output host.each --device cpu >/dev/null 2>&1 || fail "each on the host"
     python3 compare.py each 0.95
+    recipe round AdaRound "" "W4A16, unit: block, num_iterations: 4, batch_size: 4"
+    "$PLAY" "${job[@]}" --recipe round.yaml --output gpu.round >/dev/null 2>&1 || fail "round"
+    "$PLAY" "${job[@]}" --recipe round.yaml --output host.round --device cpu >/dev/null 2>&1 || fail "round on the host"
+    python3 compare.py round 0.95
+    # AdaQuant with biases, with the losses of all samples and with early stop
+    "$OSH_TOOLS/tiny_model" opt opt
+    job=(--model opt --dataset opt/calibration.jsonl --num-calibration-samples 3 --max-seq-length 12 --threads 1 --progress none)
+    printf '%s\n' "s_stage:" "  s_modifiers:" "    AdaQuantModifier:" >quant.yaml
+    printf '      %s\n' "ignore: [lm_head]" >>quant.yaml \
+        "config_groups: {g: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 8}}}"
+    printf '      %s\n' "unit: block" "update_bias: true" "num_iterations: 2" "batch_size: 2" "early_stop: true" \
+        "selective_update: true" "lr_adjust: [1.0e-9, 1.0e-4]" >>quant.yaml
+    least=$(least_of quant)
+    export OSH_PLAY="protect=0 memory=$least"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" --recipe quant.yaml \
+        --output gpu.quant --device-memory "$least" >/dev/null 2>err || fail "quant: $least bytes: $(cat err)"
+    "$ONESHOT" verify gpu.quant --model opt >verify.txt || { cat verify.txt; fail "quant: verify"; }
+    grep -q '"rule": "changed"' gpu.quant/oneshot-manifest.json || fail "no bias is learned"
+    for part in 80; do
+        if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            last_wins "$PLAY_BATCHES" "${job[@]}" --recipe quant.yaml --output out --device-memory "$least" >/dev/null 2>&1
+        then fail "quant: not killed"; fi
+        [ "$(run quant --device-memory "$least")" = "$(sha256sum <gpu.quant/model.safetensors)" ] || fail "quant, killed: other bytes"
+    done
+    export OSH_PLAY=protect=0
+    "$PLAY" "${job[@]}" --recipe quant.yaml --output host.quant --device cpu >/dev/null 2>&1 || fail "quant on the host"
+    python3 compare.py quant 0.9
+    job=(--model small --dataset small/calibration.jsonl --threads 1 --progress none)
 fi
-# ---- what is refused ----
+# ---- refusal ----
 refused() { # arguments: recipe, text
     if "$PLAY" plan "${job[@]}" --recipe "$1.yaml" --device cuda >log 2>&1; then fail "$1 is not refused"; fi
     grep -qF "$2" log || { cat log; fail "$1: other text"; }
     "$PLAY" plan "${job[@]}" --recipe "$1.yaml" >log 2>&1 || { cat log; fail "$1: not on the host"; }
 }
-recipe quant AdaQuant "" "W4A16, unit: block"
-refused quant "learned rounding (AdaQuantModifier with unit: block) is not supported on a GPU"
 recipe drop AdaRound "" "W4A16, drop_ratio: 0.5"
 refused drop "learned rounding (AdaRoundModifier with drop_ratio) is not supported on a GPU"

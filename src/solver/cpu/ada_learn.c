@@ -20,8 +20,8 @@
  * SMALL: arrays [O, groups] of every method, in the order of OSH_ADA_S0, OSH_ADA_D, ...
  * ld is I, rounded up to a multiple of 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = OSH_ADA_N_SMALL };
-/* Numbers of rows of ld floats in the scratch of one thread. ON_DEVICE: with a device, x and grad of
- * the row are scratch, too. */
+/* Numbers of rows of ld floats in the scratch of one thread. ON_DEVICE: with a device, x and grad
+ * of the row are scratch, too. */
 enum { SCRATCH = 6, ON_DEVICE = SCRATCH + 2 };
 
 typedef enum weight_is { // the weight that learner_all_rows writes to the tensor `to`

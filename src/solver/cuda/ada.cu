@@ -64,7 +64,8 @@ __device__ static inline float ada_moved(float share, double gradient, float rat
 }
 
 /* Changes the shares by the signs of their gradients. */
-__device__ static void ada_move_shares(const osh_ada_there &p, osh_ada_group &g, double ds, double dz)
+__device__ static void ada_move_shares(const osh_ada_there &p, osh_ada_group &g, double ds,
+                                       double dz)
 {
     double low = g.low, high = g.high, s = g.s, all = p.has_zero ? high + low : fmax(low, high);
     double by = all > 0 ? g.s0 / all : 0;

@@ -36,8 +36,8 @@ struct osh_ada_group { // a group of a row, and its learned range
 
 /* Returns the value of the grid that is the code of weight w with offset v. Sets *u to w / s. Sets
  * *in to false if the code was clipped. */
-__device__ inline float osh_ada_code(const osh_ada_there &p, const osh_ada_group &g, float w, float v,
-                                 float *u, bool *in)
+__device__ inline float osh_ada_code(const osh_ada_there &p, const osh_ada_group &g, float w,
+                                     float v, float *u, bool *in)
 {
     const osh_grid &grid = p.rule.grid;
     const float magic = 12582912.0f; // adding and subtracting it rounds to whole numbers

@@ -1,6 +1,6 @@
-/* ada_adam.cu - does the steps of AdaRound and AdaQuant on a weight (solver/ada_there.h). A warp does
- * the step of one group: first the columns, then AdaQuant's scale, then the weight. The results are
- * those of the host, except where exp, log or the order of a sum round differently. */
+/* ada_adam.cu - does the steps of AdaRound and AdaQuant on a weight (solver/ada_there.h). A warp
+ * does the step of one group: first the columns, then AdaQuant's scale, then the weight. The
+ * results are those of the host, except where exp, log or the order of a sum round differently. */
 #include "solver/cuda/ada.cuh"
 
 __device__ static inline float adam_average(float old, float keeps, float x, float takes)
