@@ -47,7 +47,8 @@ typedef struct learning {
     /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
     uint8_t *counted;
     int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
-    /* On a device: memory for the targets of a batch, and for a sum of each row. */
+    /* On a device: memory for the targets of a batch or for inputs of the original model, and for a
+     * sum of each row. */
     void *target;         // own
     double *sums;         // own
     bool judging;         // true while the loss is computed without gradients
@@ -91,10 +92,13 @@ static bool block_is_whole(const osh_block *b)
     return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
-/* Returns the number of bytes of a target of the largest batch, for the widest target. */
+/* Returns the number of bytes of a target of the largest batch, for the widest target. With
+ * rule.share, the same memory holds inputs of the original model. */
 static size_t block_target_bytes(const osh_block *b)
 {
     size_t most = 0;
+    for (int k = 0; b->rule.share < 1 && k < b->n_in; k++)
+        if (osh_value_bytes(b->g, b->in[k]) > most) most = osh_value_bytes(b->g, b->in[k]);
     for (int k = 0; k < b->n_out; k++)
         if (osh_value_bytes(b->g, b->out[k]) > most) most = osh_value_bytes(b->g, b->out[k]);
     return (size_t)block_most_tokens(b) * most;
@@ -276,16 +280,23 @@ static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    // x: view of the input values of the batch. x0: own, the same values of the original model.
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
+    // x: view of the input values of the batch. x0: the same values of the original model.
+    osh_tensor *x = batch->values[b->in[k]], *own = NULL, *x0 = NULL, there;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
-    OSH_TRY(learning_gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    if (batch->device) {
+        there = osh_tensor_view(x->dtype, 2, x->shape, l->target);
+        there.device = batch->device, x0 = &there;
+        OSH_TRY(learning_gather_to(cx, x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    } else {
+        OSH_TRY(learning_gather(cx, &own, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+        x0 = own;
+    }
     osh_op_args a = {.in = {x, x0}, .out = {x}, .attr = &at, .seqs = &batch->seqs};
     OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:
-    osh_tensor_free(cx, x0);
+    osh_tensor_free(cx, own);
     return rc;
 }
 

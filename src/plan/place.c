@@ -39,7 +39,7 @@ static const char *on_host_only(osh_ctx *cx, const osh_plan *p, char *room, size
         return "--loss-mask answers";
     if (p->rewrites.n_inherits) return "--calib-passthrough";
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && osh_blocks_on_gpu(cx, &p->schedule)) {
-        snprintf(room, size, "learned rounding (%s)", osh_error_text(cx));
+        snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
         osh_error_clear(cx);
         return room;
     }

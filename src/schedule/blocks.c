@@ -80,19 +80,10 @@ done:
 
 osh_status osh_blocks_on_gpu(osh_ctx *cx, const osh_schedule *p)
 {
-    osh_status rc = OSH_OK;
     bool blocks = false;
-    for (int i = 0; i < p->match->n_linears; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        const osh_modifier *m = l->modifier < 0 ? NULL : &p->in->recipe->modifiers[l->modifier];
-        if (!l->wants || !m) continue;
-        if (osh_modifier_share(m) < 1)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with drop_ratio", m->type->name);
-        blocks |= (l->wants & OSH_STAT_BLOCK) != 0;
-    }
-    if (blocks) OSH_TRY(block_check_ops(cx, p, true));
-done:
-    return rc;
+    for (int i = 0; i < p->match->n_linears; i++)
+        blocks |= (p->match->linears[i].wants & OSH_STAT_BLOCK) != 0;
+    return blocks ? block_check_ops(cx, p, true) : OSH_OK;
 }
 
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
