@@ -5,55 +5,14 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "graph/back.h"
+#include "learn/learning.h"
 
-enum { BIAS = 6 }; // number of arrays in the memory of a bias: x, grad, mean, square, first, room
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets
  * a smaller number. */
 #ifndef OSH_BLOCK_TOKENS
 #define OSH_BLOCK_TOKENS 2048
 #endif
 enum { TOKENS = OSH_BLOCK_TOKENS };
-
-typedef struct block_bias { // an optimized bias of a Linear, in f32
-    /* One allocation has all arrays of v, then `first` and `room`; v.x (own) is the address of the
-     * allocation. */
-    osh_ada_vector v;
-    float *first;     // view: the bias before learning
-    float *room;      // view: scratch for the bias in its dtype, or for a gradient
-} block_bias;
-
-typedef struct learning {
-    osh_block *b;
-    /* State of the optimization of each bias. `biases` also owns v.x of each element. */
-    block_bias *biases;   // own [n_learns]
-    /* State of the optimization of each weight. `of` also owns each learner. */
-    osh_ada_learner **of; // own [n_learns]
-    /* For each weight of the graph: its index in `of`, or for a bias its index in `biases`; -1: not
-     * optimized. */
-    int *which;           // own [weights]
-    /* wants [weights]: true for optimized weights and biases.
-     * none [values]: all elements are false. */
-    bool *wants, *none; // own
-    /* For each weight: true if the backward pass writes the gradient of the weight directly into
-     * the memory of the learner. */
-    bool *placed;         // own [weights]
-    osh_tensor **dv;      // own [values]: gradients of values during a backward pass
-    int64_t *order;       // own [samples]: order in which the samples are drawn
-    /* next: index in `order` of the next sample to draw.
-     * drawn: number of shuffles so far. */
-    int64_t next, drawn;
-    int32_t *ids;         // own: token ids of the current batch
-    /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
-    uint8_t *counted;
-    int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
-    /* On a device: memory for the targets of a batch or for inputs of the original model, and for a
-     * sum of each row. */
-    void *target;         // own
-    double *sums;         // own
-    bool judging;         // true while the loss is computed without gradients
-    int64_t step;         // index of the current step, from 0
-} learning;
 
 static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
 {
@@ -73,8 +32,7 @@ static void block_counted(uint8_t *to, const osh_dataset *d, int64_t s)
     else memset(to, 1, n);
 }
 
-/* Returns the largest number of tokens of a batch. */
-static int64_t block_most_tokens(const osh_block *b)
+int64_t osh_block_most_tokens(const osh_block *b)
 {
     int64_t longest = 0, n = 0;
     for (int64_t s = 0; s < b->data->n; s++)
@@ -92,21 +50,19 @@ static bool block_is_whole(const osh_block *b)
     return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
-/* Returns the number of bytes of a target of the largest batch, for the widest target. With
- * rule.share, the same memory holds inputs of the original model. */
-static size_t block_target_bytes(const osh_block *b)
+size_t osh_block_target_bytes(const osh_block *b)
 {
     size_t most = 0;
     for (int k = 0; b->rule.share < 1 && k < b->n_in; k++)
         if (osh_value_bytes(b->g, b->in[k]) > most) most = osh_value_bytes(b->g, b->in[k]);
     for (int k = 0; k < b->n_out; k++)
         if (osh_value_bytes(b->g, b->out[k]) > most) most = osh_value_bytes(b->g, b->out[k]);
-    return (size_t)block_most_tokens(b) * most;
+    return (size_t)osh_block_most_tokens(b) * most;
 }
 
 /* ---- allocation ---- */
 
-static void learning_end(osh_ctx *cx, learning *l)
+void osh_learning_end(osh_ctx *cx, osh_learning *l)
 {
     if (l->target) osh_device_free(l->b->w->device, l->target);
     if (l->sums) osh_device_free(l->b->w->device, l->sums);
@@ -126,7 +82,7 @@ static void learning_end(osh_ctx *cx, learning *l)
     osh_free(cx, l->offsets);
 }
 
-static osh_status learning_lists_new(osh_ctx *cx, learning *l)
+osh_status osh_learning_lists_new(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = l->b->g;
@@ -148,13 +104,13 @@ done:
     return rc;
 }
 
-static osh_status bias_new(osh_ctx *cx, learning *l, int i)
+static osh_status bias_new(osh_ctx *cx, osh_learning *l, int i)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *t = l->b->w->w[l->b->learns[i].bias];
     int64_t n = osh_tensor_numel(t);
     osh_ada_vector *v = &l->biases[i].v;
-    OSH_NEW(cx, v->x, BIAS * n);
+    OSH_NEW(cx, v->x, OSH_BIAS_ARRAYS * n);
     v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n,
     l->biases[i].first = v->x + 4 * n, l->biases[i].room = v->x + 5 * n;
     OSH_TRY(osh_tensor_get(cx, l->biases[i].room, t, 0, osh_tensor_bytes(t)));
@@ -165,40 +121,40 @@ done:
 }
 
 /* Writes the learned or the original bias of Linear i to b->w. */
-static osh_status bias_show(osh_ctx *cx, const learning *l, int i, bool learned)
+static osh_status bias_show(osh_ctx *cx, const osh_learning *l, int i, bool learned)
 {
-    const block_bias *x = &l->biases[i];
+    const osh_block_bias *x = &l->biases[i];
     osh_tensor *t = x->v.x ? l->b->w->w[l->b->learns[i].bias] : NULL;
     if (!t) return OSH_OK;
     osh_from_f32(x->room, t->dtype, learned ? x->v.x : x->first, x->v.n);
     return osh_tensor_put(cx, t, 0, x->room, osh_tensor_bytes(t));
 }
 
-static osh_status learning_buffers_new(osh_ctx *cx, learning *l)
+static osh_status learning_buffers_new(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
     osh_device *d = b->w->device;
-    size_t sums = (size_t)block_most_tokens(b) * sizeof *l->sums;
+    size_t sums = (size_t)osh_block_most_tokens(b) * sizeof *l->sums;
     if (!d) goto done;
-    if (!(l->target = osh_device_alloc(cx, d, block_target_bytes(b), OSH_LIFE_SHORT)) ||
+    if (!(l->target = osh_device_alloc(cx, d, osh_block_target_bytes(b), OSH_LIFE_SHORT)) ||
         !(l->sums = osh_device_alloc(cx, d, sums, OSH_LIFE_SHORT)))
         OSH_TRY(OSH_E_NOMEM);
 done:
     return rc;
 }
 
-static osh_status learning_begin(osh_ctx *cx, learning *l)
+static osh_status learning_begin(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
-    OSH_TRY(learning_lists_new(cx, l));
+    OSH_TRY(osh_learning_lists_new(cx, l));
     OSH_NEW(cx, l->of, b->n_learns);
     OSH_NEW(cx, l->biases, b->n_learns);
     OSH_NEW(cx, l->dv, b->g->n_values);
     OSH_NEW(cx, l->order, b->data->n);
-    OSH_NEW(cx, l->ids, block_most_tokens(b));
-    OSH_NEW(cx, l->counted, block_most_tokens(b));
+    OSH_NEW(cx, l->ids, osh_block_most_tokens(b));
+    OSH_NEW(cx, l->counted, osh_block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
     // `next` is at the end of the list, so the first draw shuffles the samples
     l->next = b->data->n;
@@ -217,7 +173,7 @@ done:
 
 /* Draws the samples of the next step. Sets *first to the index of the first drawn sample in
  * l->order. Shuffles l->order if fewer samples remain than a step needs. */
-static void learning_draw(learning *l, int64_t *first)
+static void learning_draw(osh_learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
     if (l->next + n > all) {
@@ -242,8 +198,8 @@ static int learning_value_of(const osh_block *b, int k)
 
 /* Gathers rows in the tensor `to`: the rows of kind k (osh_block.rows) of n samples. The samples
  * are order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. */
-static osh_status learning_gather_to(osh_ctx *cx, const osh_tensor *to, const learning *l, int k,
-                                     int64_t first, int64_t n)
+static osh_status learning_gather_to(osh_ctx *cx, const osh_tensor *to, const osh_learning *l,
+                                     int k, int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -260,7 +216,7 @@ done:
 }
 
 /* Makes a new tensor and gathers rows in it. The caller owns *out. */
-static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
+static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const osh_learning *l, int k,
                                   int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -275,7 +231,7 @@ done:
 
 /* Replaces random elements of input k of the batch by the same elements of the original model's
  * input (rule.share). Does nothing if only the loss is computed (l->judging). */
-static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+static osh_status learning_mix(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
@@ -303,7 +259,7 @@ done:
 /* Makes a batch of samples order[first], order[first + 1], ... and their input values. The batch
  * has at least one sample and ends before order[end]. It ends earlier if the next sample would give
  * the batch more than TOKENS tokens. */
-static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
+static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, osh_learning *l, int64_t first,
                                      int64_t end)
 {
     osh_status rc = OSH_OK;
@@ -371,7 +327,7 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
 }
 
 /* Compares output k of the batch with its target in host memory. */
-static osh_status compare_here(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+static osh_status compare_here(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
                                int64_t first, slope *s)
 {
     osh_status rc = OSH_OK;
@@ -385,7 +341,7 @@ done:
 }
 
 /* Compares output k of the batch with its target on a device. All tokens count there. */
-static osh_status compare_there(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+static osh_status compare_there(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
                                 int64_t first, const slope *s)
 {
     osh_status rc = OSH_OK;
@@ -403,8 +359,8 @@ done:
 /* Sets l->dv[v] to the gradient of the loss with respect to v, for each compared value v. Adds the
  * loss of the batch to *loss. `elements` is the number by which the sum of squared errors is
  * divided (learning_loss_divisor). */
-static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
-                                   double elements, double *loss)
+static osh_status learning_compare(osh_ctx *cx, osh_learning *l, const osh_batch *batch,
+                                   int64_t first, double elements, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -427,10 +383,10 @@ done:
 
 static osh_status learning_add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
 {
-    learning *l = user;
+    osh_learning *l = user;
     int i = l->which[weight];
     if (weight == l->b->learns[i].weight) return osh_ada_learner_add(cx, l->of[i], dw);
-    const block_bias *x = &l->biases[i];
+    const osh_block_bias *x = &l->biases[i];
     osh_status rc = osh_tensor_get(cx, x->room, dw, 0, osh_tensor_bytes(dw));
     for (int64_t k = 0; !rc && k < x->v.n; k++) x->v.grad[k] += x->room[k];
     return rc;
@@ -438,11 +394,11 @@ static osh_status learning_add_grad(osh_ctx *cx, void *user, int weight, const o
 
 static osh_tensor *learning_place_grad(void *user, int weight)
 {
-    const learning *l = user;
+    const osh_learning *l = user;
     return osh_ada_learner_place(l->of[l->which[weight]]);
 }
 
-static osh_back learning_back(const learning *l)
+osh_back osh_learning_back(const osh_learning *l)
 {
     const osh_block *b = l->b;
     return (osh_back){.g = b->g,
@@ -469,7 +425,7 @@ static double block_out_width(const osh_block *b)
 /* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
  * divided. If rule.sum is true, this is the number of counted tokens. Otherwise it is the number of
  * counted elements. */
-static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
+static double learning_loss_divisor(const osh_learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
     for (int64_t i = first; i < end; i++)
@@ -479,11 +435,12 @@ static double learning_loss_divisor(const learning *l, int64_t first, int64_t en
 
 /* Computes the loss of samples [first, end) of `order`. If l->judging is false, also adds the
  * gradients of the optimized weights to their learners. */
-static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
+static osh_status learning_look(osh_ctx *cx, osh_learning *l, int64_t first, int64_t end,
+                                double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_back k = learning_back(l);
+    osh_back k = osh_learning_back(l);
     osh_batch *batch = NULL; // own
     double elements = learning_loss_divisor(l, first, end);
     *loss = 0;
@@ -506,7 +463,7 @@ done:
 
 /* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
  * Overwrites l->order with the order of the samples in the data. */
-static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
+static osh_status learning_judge(osh_ctx *cx, osh_learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -531,7 +488,7 @@ done:
 
 /* Prepares the first step. If the rule needs the loss with weights rounded to nearest, computes
  * this loss. If this loss is above rule.above, sets the learning rate to rule.rate. */
-static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
+static osh_status learning_judge_nearest(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
@@ -549,7 +506,7 @@ done:
 /* Does step t. Sets *loss to the loss of the samples of the step, plus the rounding term of
  * AdaRound. Sets *watched to the number that decides about an early stop. This number is the
  * rounding term for AdaRound, and the loss for other methods. */
-static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
+static osh_status learning_take_step(osh_ctx *cx, osh_learning *l, int64_t t, double *loss,
                                      double *watched)
 {
     osh_status rc = OSH_OK;
@@ -577,7 +534,7 @@ done:
 
 /* Decides whether the learned codes are kept. Writes the result (learned, or rounded to nearest) to
  * codes, scales, weights and biases. */
-static osh_status learning_conclude(osh_ctx *cx, learning *l)
+static osh_status learning_conclude(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
@@ -602,7 +559,7 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
 {
     osh_status rc = OSH_OK;
     const osh_block_rule *u = &b->rule;
-    learning l = {.b = b}; // own
+    osh_learning l = {.b = b}; // own
     osh_ada_watch watch = {0};
     double loss = 0, watched;
     bool over = false;
@@ -618,114 +575,6 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
     }
     OSH_TRY(learning_conclude(cx, &l));
 done:
-    learning_end(cx, &l);
-    return rc;
-}
-
-/* ---- checks and memory ---- */
-
-osh_status osh_block_check(osh_ctx *cx, const osh_block *b)
-{
-    osh_status rc = OSH_OK;
-    learning l = {.b = (osh_block *)b}; // own
-    OSH_TRY(learning_lists_new(cx, &l));
-    osh_back k = learning_back(&l);
-    OSH_TRY(osh_back_check(cx, &k));
-done:
-    learning_end(cx, &l);
-    return rc;
-}
-
-/* The values of the block, for the predictions of passes. All arrays are own [values]. */
-typedef struct block_marks { bool *leaves, *in, *all; } block_marks;
-
-static void marks_deinit(osh_ctx *cx, block_marks *m)
-{
-    osh_free(cx, m->leaves);
-    osh_free(cx, m->in);
-    osh_free(cx, m->all);
-}
-
-static osh_status marks_init(osh_ctx *cx, block_marks *m, const osh_block *b)
-{
-    osh_status rc = OSH_OK;
-    OSH_NEW(cx, m->leaves, b->g->n_values);
-    OSH_NEW(cx, m->in, b->g->n_values);
-    OSH_NEW(cx, m->all, b->g->n_values);
-    memset(m->all, true, (size_t)b->g->n_values);
-    for (int k = 0; k < b->n_in; k++) m->in[b->in[k]] = true;
-    for (int k = 0; k < b->n_out; k++) m->leaves[b->out[k]] = true;
-done:
-    return rc;
-}
-
-/* Computes the bytes of the passes of a batch: in host memory, and in the arena of a device. */
-static osh_status block_pass_bytes(osh_ctx *cx, size_t *host, size_t *device, const learning *l,
-                                   const block_marks *m)
-{
-    osh_status rc = OSH_OK;
-    const osh_block *b = l->b;
-    const osh_graph *g = b->g;
-    int64_t tokens = block_most_tokens(b);
-    size_t back = 0, forth = 0, target = 0;
-    osh_back k = learning_back(l);
-    if (b->on_device) {
-        OSH_TRY(osh_back_peak_on_device(cx, device, &k, m->leaves, tokens));
-        *device += osh_arena_gross(block_target_bytes(b)) +
-                   osh_arena_gross((size_t)tokens * sizeof(double));
-        *host = osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, tokens + 1) +
-                2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
-                2 * (size_t)(b->n + b->n_in + b->n_out) * osh_mem_gross(sizeof(osh_tensor));
-        goto done;
-    }
-    for (int i = 0; i < b->n_out; i++) {
-        size_t one = osh_value_gross(g, b->out[i], tokens);
-        if (one > target) target = one;
-    }
-    OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, tokens, osh_threads(cx)));
-    osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
-    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, m->all},
-                          &(osh_exec_brought){.in = m->in}, &whole));
-    forth += osh_batch_lists(g, tokens);
-    *host = (back > forth ? back : forth) + target, *device = 0;
-done:
-    return rc;
-}
-
-/* Returns the host bytes of the lists of `learning`. */
-static size_t block_list_bytes(const osh_block *b)
-{
-    const osh_graph *g = b->g;
-    size_t tokens = (size_t)block_most_tokens(b);
-    return osh_mem_gross(tokens * sizeof(double)) + 2 * osh_mem_gross(tokens * sizeof(int32_t)) +
-           osh_mem_gross(tokens) + 2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
-           osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
-           2 * osh_mem_gross((size_t)g->n_weights) +
-           2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-           osh_mem_gross((size_t)b->n_learns * sizeof(void *)) +
-           osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
-}
-
-osh_status osh_block_bytes(osh_ctx *cx, size_t *host, size_t *device, const osh_block *b)
-{
-    osh_status rc = OSH_OK;
-    learning l = {.b = (osh_block *)b}; // own
-    block_marks m = {0};                // own
-    size_t making = 0;
-    OSH_TRY(learning_lists_new(cx, &l));
-    OSH_TRY(marks_init(cx, &m, b));
-    OSH_TRY(block_pass_bytes(cx, host, device, &l, &m));
-    for (int i = 0; i < b->n_learns; i++) {
-        const osh_block_weight *x = &b->learns[i];
-        osh_ada_memory of =
-            osh_ada_learner_bytes(&x->args, osh_threads(cx), b->on_device, x->dtype);
-        *host += of.host, *device += of.device;
-        if (of.making > making) making = of.making;
-        if (x->bias_rate > 0) *host += osh_mem_gross(BIAS * (size_t)x->args.O * sizeof(float));
-    }
-    *host += making + block_list_bytes(b);
-done:
-    marks_deinit(cx, &m);
-    learning_end(cx, &l);
+    osh_learning_end(cx, &l);
     return rc;
 }
