@@ -256,10 +256,10 @@ endif()
 if(OSH_PLAY AND TARGET oneshot) # builds the whole program for the emulated GPU, for tests
   osh_play_exe(oneshot_play osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
   # oneshot_play_batches has batches of 100 tokens, so that a small job has many batches. For this,
-  # batches.c is compiled again and linked instead of the library's object.
+  # batches.c and block.c are compiled again and linked instead of the libraries' objects.
   osh_play_exe(oneshot_play_batches osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
-               ${CMAKE_SOURCE_DIR}/src/schedule/batches.c)
-  target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
+               ${CMAKE_SOURCE_DIR}/src/schedule/batches.c ${CMAKE_SOURCE_DIR}/src/learn/block.c)
+  target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100 OSH_BLOCK_TOKENS=100)
 endif()
 
 # Fuzz targets use libFuzzer if OSH_FUZZER is set. ctest always runs the corpus and fixed mutations

@@ -216,8 +216,17 @@ static bool solves_on_host(const osh_budget *p, const osh_linear *l)
     return !l->kept && (m->type->solver->wants(m, l->scheme) & OSH_STAT_HESSIAN);
 }
 
+/* True if the codes of the Linear are learned on the host although the passes run on a GPU. */
+static bool learns_on_host(const osh_budget *p, const osh_linear *l)
+{
+    if (!p->in->on_device || l->modifier < 0 || l->kept) return false;
+    if (l->wants & OSH_STAT_BLOCK) return false;
+    return osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
+}
+
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l)
 {
+    if (learns_on_host(p, l)) return true;
     if (!solves_on_host(p, l)) return false;
     const osh_modifier *m = &p->in->recipe->modifiers[l->prune.modifier];
     return !(m->type->solver->wants(m, l->scheme) & OSH_STAT_HESSIAN);
@@ -244,12 +253,17 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
             continue;
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
+        if (learns_on_host(p, l)) {
+            c->learned_flops += solve_flops(p, l);
+            continue;
+        }
         if (solves_on_host(p, l)) {
             cost_add_pruned(c, p, l, osh_hessian_bytes(p->schedule, i));
             continue;
         }
         if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
             c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
+        if (l->wants & OSH_STAT_BLOCK) c->block_flops += solve_flops(p, l);
         if (osh_hessian_bytes(p->schedule, i))
             c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
     }

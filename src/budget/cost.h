@@ -44,6 +44,11 @@ typedef struct osh_cost { // costs of one subgraph
     /* Number of operations of GPTQ after a pruner. The host does them, even if the passes run on a
      * GPU. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
     double pruned_flops;
+    /* Number of operations of learning by block. They are a part of flops[OSH_PHASE_SOLVE]. */
+    double block_flops;
+    /* Number of operations of learning Linear by Linear, if the passes run on a GPU: the host does
+     * them. Neither flops[OSH_PHASE_SOLVE] nor factor_flops includes them. */
+    double learned_flops;
 } osh_cost;
 
 /* Computes the costs of a plan. *out (own): an array with an element for each subgraph. If the
@@ -53,7 +58,8 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p
 /* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, this work
  * is a part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
-/* True if the passes run on a GPU, but the Linear is pruned and solved on the host. */
+/* True if the passes run on a GPU, but the host prunes and solves the Linear, or learns its
+ * codes. */
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l);
 /* Returns the work (estimated seconds) of the search for the factors of fold f, or 0 if there is no
  * search. */

@@ -7,7 +7,7 @@
  * Solving a Linear takes O I^2 operations in F32, or 3 O I^2 in TF32. Each input of Linears takes
  * 2/3 I^3 operations in F32, too. It also takes 1.05 us for each column of the factor and 160 us
  * for each block of 128 columns, because factor and column loop compute the columns one after the
- * other.
+ * other. Learning by block takes operations / BF16.
  *
  * O and I: output and input features of a Linear. The speeds are from the vendors' data sheets
  * (docs/how-to/cuda.md names them). A run reaches a fraction of each speed. The fractions and the
@@ -111,10 +111,13 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
         }
         const double *flops = cost[i].flops;
         out->phase[OSH_PHASE_SOLVE] +=
-            (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops - cost[i].search_flops) / solve_rate +
-            cost[i].factor_flops / (share_of_f32 * m->f32);
+            (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops - cost[i].search_flops -
+             cost[i].block_flops) / solve_rate +
+            cost[i].factor_flops / (share_of_f32 * m->f32) +
+            cost[i].block_flops / (share_of_bf16 * m->bf16);
         out->search_flops += cost[i].search_flops;
         out->pruned_flops += cost[i].pruned_flops;
+        out->learned_flops += cost[i].learned_flops;
     }
     out->phase[OSH_PHASE_SOLVE] += gpu_chain_seconds(p);
 done:

@@ -28,6 +28,9 @@ typedef struct osh_estimate { // estimated seconds of a run, without the time of
     /* Floating-point operations of pruned Linears, which the host solves. Their seconds are not
      * estimated. */
     double pruned_flops;
+    /* Floating-point operations of learning Linear by Linear, which the host does. Their seconds
+     * are not estimated, either. */
+    double learned_flops;
 } osh_estimate;
 /* Estimates the seconds that the planned run takes on the GPU model m. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,

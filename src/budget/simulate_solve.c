@@ -180,15 +180,15 @@ static osh_linear_job block_job(const osh_linear *l, osh_tensor *w)
 
 /* Sets *n_bytes to the host bytes that are needed to learn the codes of the block in range `r`.
  * They are for the learner (learn/block.h), and for the results of all Linears of the block, which
- * are kept until the block is finished. */
-static osh_status sim_block_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p,
-                                  const osh_range *r)
+ * are kept until the block is finished. Sets *on_gpu to the needed bytes of GPU memory. */
+static osh_status sim_block_bytes(osh_ctx *cx, int64_t *n_bytes, size_t *on_gpu,
+                                  const osh_budget *p, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     osh_block_of o; // own
     size_t learn = 0, kept = 0, most = 0;
     OSH_TRY(osh_block_init(cx, &o, p->schedule, r));
-    OSH_TRY(osh_block_bytes(cx, &learn, &o.b));
+    OSH_TRY(osh_block_bytes(cx, &learn, on_gpu, &o.b));
     for (int k = 0; k < o.b.n_learns; k++) {
         const osh_linear *l = &p->match->linears[o.linears[k]];
         osh_tensor w;
@@ -198,7 +198,8 @@ static osh_status sim_block_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budge
             scales += osh_mem_gross((size_t)l->I * sizeof(float)); // importance of each channel
         size_t one =
             osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
-        kept += osh_job_result_bytes(&j) + osh_tensor_gross(osh_tensor_bytes(&w)) +
+        if (!p->in->on_device) kept += osh_tensor_gross(osh_tensor_bytes(&w));
+        kept += osh_job_result_bytes(&j) +
                 2 * osh_mem_gross((size_t)l->O * (size_t)l->I /
                                       (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
                                       sizeof(float) +
@@ -227,10 +228,13 @@ static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool 
     // At first, x->on_gpu is the limit of GPU memory. osh_memory_compress_bytes replaces it by the
     // bytes of GPU memory that the call needs.
     x->on_gpu = sim_solve_room(s, x);
-    if (!(x->lead->wants & OSH_STAT_BLOCK))
+    if (!(x->lead->wants & OSH_STAT_BLOCK)) {
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
-    else if (first_of_block) OSH_TRY(sim_block_bytes(cx, &x->work, s->p, s->r));
+    } else {
+        x->on_gpu = 0;
+        if (first_of_block) OSH_TRY(sim_block_bytes(cx, &x->work, &x->on_gpu, s->p, s->r));
+    }
     // counts two arrays: a copy of the sum, and the importance of each channel, which is computed
     // from this copy
     if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))

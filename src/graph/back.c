@@ -355,7 +355,7 @@ static void back_place_node(placing *p, int node)
     }
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
-        if (!x || !p->k->weights[n->w[m]]) continue;
+        if (!x || !p->k->weights[n->w[m]] || (p->k->placed && p->k->placed[n->w[m]])) continue;
         size_t n_bytes = (size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float);
         osh_arena_take(p->arena, &dw[n_dw++], n_bytes, OSH_LIFE_SHORT);
     }

@@ -5,46 +5,14 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "graph/back.h"
+#include "learn/learning.h"
 
-enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, square, `first`
-/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
-enum { TOKENS = 2048 };
-
-typedef struct block_bias { // an optimized bias of a Linear, in f32
-    /* One allocation has the arrays of `v`, followed by `first`. v.x owns it, and is its
-     * address. */
-    osh_ada_vector v;
-    float *first;     // view: the bias before learning
-} block_bias;
-
-typedef struct learning {
-    osh_block *b;
-    /* State of the optimization of each bias. `biases` also owns v.x of each element. */
-    block_bias *biases;   // own [n_learns]
-    /* State of the optimization of each weight. `of` also owns each learner. */
-    osh_ada_learner **of; // own [n_learns]
-    /* For each weight of the graph: its index in `of`, or for a bias its index in `biases`; -1: not
-     * optimized. */
-    int *which;           // own [weights]
-    /* wants [weights]: true for optimized weights and biases.
-     * none [values]: all elements are false. */
-    bool *wants, *none; // own
-    /* For each weight: true if the backward pass writes the gradient of the weight directly into
-     * the memory of the learner. */
-    bool *placed;         // own [weights]
-    osh_tensor **dv;      // own [values]: gradients of values during a backward pass
-    int64_t *order;       // own [samples]: order in which the samples are drawn
-    /* next: index in `order` of the next sample to draw.
-     * drawn: number of shuffles so far. */
-    int64_t next, drawn;
-    int32_t *ids;         // own: token ids of the current batch
-    /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
-    uint8_t *counted;
-    int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
-    bool judging;         // true while the loss is computed without gradients
-    int64_t step;         // index of the current step, from 0
-} learning;
+/* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. A test sets
+ * a smaller number. */
+#ifndef OSH_BLOCK_TOKENS
+#define OSH_BLOCK_TOKENS 2048
+#endif
+enum { TOKENS = OSH_BLOCK_TOKENS };
 
 static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
 {
@@ -64,8 +32,7 @@ static void block_counted(uint8_t *to, const osh_dataset *d, int64_t s)
     else memset(to, 1, n);
 }
 
-/* Returns the largest number of tokens of a batch. */
-static int64_t block_most_tokens(const osh_block *b)
+int64_t osh_block_most_tokens(const osh_block *b)
 {
     int64_t longest = 0, n = 0;
     for (int64_t s = 0; s < b->data->n; s++)
@@ -83,10 +50,22 @@ static bool block_is_whole(const osh_block *b)
     return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
+size_t osh_block_target_bytes(const osh_block *b)
+{
+    size_t most = 0;
+    for (int k = 0; b->rule.share < 1 && k < b->n_in; k++)
+        if (osh_value_bytes(b->g, b->in[k]) > most) most = osh_value_bytes(b->g, b->in[k]);
+    for (int k = 0; k < b->n_out; k++)
+        if (osh_value_bytes(b->g, b->out[k]) > most) most = osh_value_bytes(b->g, b->out[k]);
+    return (size_t)osh_block_most_tokens(b) * most;
+}
+
 /* ---- allocation ---- */
 
-static void learning_end(osh_ctx *cx, learning *l)
+void osh_learning_end(osh_ctx *cx, osh_learning *l)
 {
+    if (l->target) osh_device_free(l->b->w->device, l->target);
+    if (l->sums) osh_device_free(l->b->w->device, l->sums);
     for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
     for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
     for (int i = 0; l->biases && i < l->b->n_learns; i++) osh_free(cx, l->biases[i].v.x);
@@ -103,7 +82,7 @@ static void learning_end(osh_ctx *cx, learning *l)
     osh_free(cx, l->offsets);
 }
 
-static osh_status learning_lists_new(osh_ctx *cx, learning *l)
+osh_status osh_learning_lists_new(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = l->b->g;
@@ -125,49 +104,67 @@ done:
     return rc;
 }
 
-static osh_status bias_new(osh_ctx *cx, learning *l, int i)
+static osh_status bias_new(osh_ctx *cx, osh_learning *l, int i)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *t = l->b->w->w[l->b->learns[i].bias];
     int64_t n = osh_tensor_numel(t);
     osh_ada_vector *v = &l->biases[i].v;
-    OSH_NEW(cx, v->x, BIAS * n);
+    OSH_NEW(cx, v->x, OSH_BIAS_ARRAYS * n);
     v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n,
-    l->biases[i].first = v->x + 4 * n;
-    osh_to_f32(v->x, t->data, t->dtype, n);
+    l->biases[i].first = v->x + 4 * n, l->biases[i].room = v->x + 5 * n;
+    OSH_TRY(osh_tensor_get(cx, l->biases[i].room, t, 0, osh_tensor_bytes(t)));
+    osh_to_f32(v->x, l->biases[i].room, t->dtype, n);
     memcpy(l->biases[i].first, v->x, (size_t)n * sizeof *v->x);
 done:
     return rc;
 }
 
 /* Writes the learned or the original bias of Linear i to b->w. */
-static void bias_show(const learning *l, int i, bool learned)
+static osh_status bias_show(osh_ctx *cx, const osh_learning *l, int i, bool learned)
 {
-    const block_bias *x = &l->biases[i];
+    const osh_block_bias *x = &l->biases[i];
     osh_tensor *t = x->v.x ? l->b->w->w[l->b->learns[i].bias] : NULL;
-    if (t) osh_from_f32(t->data, t->dtype, learned ? x->v.x : x->first, x->v.n);
+    if (!t) return OSH_OK;
+    osh_from_f32(x->room, t->dtype, learned ? x->v.x : x->first, x->v.n);
+    return osh_tensor_put(cx, t, 0, x->room, osh_tensor_bytes(t));
 }
 
-static osh_status learning_begin(osh_ctx *cx, learning *l)
+static osh_status learning_buffers_new(osh_ctx *cx, osh_learning *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    osh_device *d = b->w->device;
+    size_t sums = (size_t)osh_block_most_tokens(b) * sizeof *l->sums;
+    if (!d) goto done;
+    if (!(l->target = osh_device_alloc(cx, d, osh_block_target_bytes(b), OSH_LIFE_SHORT)) ||
+        !(l->sums = osh_device_alloc(cx, d, sums, OSH_LIFE_SHORT)))
+        OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+static osh_status learning_begin(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
-    OSH_TRY(learning_lists_new(cx, l));
+    OSH_TRY(osh_learning_lists_new(cx, l));
     OSH_NEW(cx, l->of, b->n_learns);
     OSH_NEW(cx, l->biases, b->n_learns);
     OSH_NEW(cx, l->dv, b->g->n_values);
     OSH_NEW(cx, l->order, b->data->n);
-    OSH_NEW(cx, l->ids, block_most_tokens(b));
-    OSH_NEW(cx, l->counted, block_most_tokens(b));
+    OSH_NEW(cx, l->ids, osh_block_most_tokens(b));
+    OSH_NEW(cx, l->counted, osh_block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
     // `next` is at the end of the list, so the first draw shuffles the samples
     l->next = b->data->n;
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
-        OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
+        OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args, b->w->device));
         OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[w->weight]));
         if (w->bias_rate > 0) OSH_TRY(bias_new(cx, l, i));
     }
+    OSH_TRY(learning_buffers_new(cx, l));
 done:
     return rc;
 }
@@ -176,7 +173,7 @@ done:
 
 /* Draws the samples of the next step. Sets *first to the index of the first drawn sample in
  * l->order. Shuffles l->order if fewer samples remain than a step needs. */
-static void learning_draw(learning *l, int64_t *first)
+static void learning_draw(osh_learning *l, int64_t *first)
 {
     int64_t all = l->b->data->n, n = block_step_samples(l->b);
     if (l->next + n > all) {
@@ -192,55 +189,77 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a new tensor from the rows of kind k (osh_block.rows) of n samples. The samples are
- * order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. The
- * caller owns *out. */
-static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
+/* Returns the value whose rows osh_block.rows copies for k. */
+static int learning_value_of(const osh_block *b, int k)
+{
+    int last = b->n_in + b->n_out;
+    return k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
+}
+
+/* Gathers rows in the tensor `to`: the rows of kind k (osh_block.rows) of n samples. The samples
+ * are order[first] to order[first + n - 1]. l->offsets contains the first row of each sample. */
+static osh_status learning_gather_to(osh_ctx *cx, const osh_tensor *to, const osh_learning *l,
+                                     int k, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    size_t row = osh_value_bytes(b->g, learning_value_of(b, k));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], to->shape[1]};
+        osh_tensor part =
+            osh_tensor_view(to->dtype, 2, of, (char *)to->data + (size_t)l->offsets[i] * row);
+        part.device = to->device;
+        OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &part));
+    }
+done:
+    return rc;
+}
+
+/* Makes a new tensor and gathers rows in it. The caller owns *out. */
+static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const osh_learning *l, int k,
                                   int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k]
-                                           : k < last  ? b->out[k - b->n_in]
-                                                       : b->in[k - last];
-    int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
-    osh_dtype dtype = b->g->values[value].dtype;
-    size_t row = osh_value_bytes(b->g, value);
-    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, shape));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], shape[1]};
-        osh_tensor to =
-            osh_tensor_view(dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
-        OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
-    }
+    const osh_value *v = &b->g->values[learning_value_of(b, k)];
+    OSH_TRY(osh_tensor_new_on(cx, out, (osh_where){b->w->device, OSH_LIFE_SHORT}, v->dtype, 2,
+                              (int64_t[]){l->offsets[n], v->width}));
+    OSH_TRY(learning_gather_to(cx, *out, l, k, first, n));
 done:
     return rc;
 }
 
 /* Replaces random elements of input k of the batch by the same elements of the original model's
  * input (rule.share). Does nothing if only the loss is computed (l->judging). */
-static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+static osh_status learning_mix(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    // x: view of the input values of the batch. x0: own, the same values of the original model.
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
+    // x: view of the input values of the batch. x0: the same values of the original model.
+    osh_tensor *x = batch->values[b->in[k]], *own = NULL, *x0 = NULL, there;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
-    OSH_TRY(learning_gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    if (batch->device) {
+        there = osh_tensor_view(x->dtype, 2, x->shape, l->target);
+        there.device = batch->device, x0 = &there;
+        OSH_TRY(learning_gather_to(cx, x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    } else {
+        OSH_TRY(learning_gather(cx, &own, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+        x0 = own;
+    }
     osh_op_args a = {.in = {x, x0}, .out = {x}, .attr = &at, .seqs = &batch->seqs};
     OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:
-    osh_tensor_free(cx, x0);
+    osh_tensor_free(cx, own);
     return rc;
 }
 
 /* Makes a batch of samples order[first], order[first + 1], ... and their input values. The batch
  * has at least one sample and ends before order[end]. It ends earlier if the next sample would give
  * the batch more than TOKENS tokens. */
-static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
+static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, osh_learning *l, int64_t first,
                                      int64_t end)
 {
     osh_status rc = OSH_OK;
@@ -256,7 +275,8 @@ static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, 
         l->offsets[n + 1] = l->offsets[n] + more;
         n++;
     }
-    OSH_TRY(osh_batch_new(cx, out, b->g, l->ids, l->offsets, n));
+    OSH_TRY(osh_batch_new_on(cx, out, b->w->device, b->g,
+                             &(osh_batch_rows){l->ids, l->offsets, n}));
     (*out)->first_sample = l->order[first];
     for (int k = 0; k < b->n_in; k++) {
         if (b->in[k] == b->g->input_ids) continue;
@@ -306,51 +326,79 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
+/* Compares output k of the batch with its target in host memory. */
+static osh_status compare_here(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
+                               int64_t first, slope *s)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *y0 = NULL; // own
+    OSH_TRY(learning_gather(cx, &y0, l, l->b->n_in + k, first, batch->seqs.n));
+    s->y0 = y0, s->dy = l->dv[l->b->out[k]]->data;
+    OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, s));
+done:
+    osh_tensor_free(cx, y0);
+    return rc;
+}
+
+/* Compares output k of the batch with its target on a device. All tokens count there. */
+static osh_status compare_there(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
+                                int64_t first, const slope *s)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = batch->device;
+    osh_tensor y0 = osh_tensor_view(s->y->dtype, 2, s->y->shape, l->target);
+    y0.device = d;
+    OSH_TRY(learning_gather_to(cx, &y0, l, l->b->n_in + k, first, batch->seqs.n));
+    OSH_TRY(osh_ada_there_compare(
+        cx, &(osh_ada_compared){s->y, &y0, s->by, l->dv[l->b->out[k]], l->sums}));
+    OSH_TRY(d->type->get(cx, d, s->sums, l->sums, (size_t)batch->n_tokens * sizeof *l->sums));
+done:
+    return rc;
+}
+
 /* Sets l->dv[v] to the gradient of the loss with respect to v, for each compared value v. Adds the
  * loss of the batch to *loss. `elements` is the number by which the sum of squared errors is
  * divided (learning_loss_divisor). */
-static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
-                                   double elements, double *loss)
+static osh_status learning_compare(osh_ctx *cx, osh_learning *l, const osh_batch *batch,
+                                   int64_t first, double elements, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *y0 = NULL; // own
     slope s = {.by = elements > 0 ? 2 / elements : 0, .counted = l->counted};
     OSH_NEW(cx, s.sums, batch->n_tokens);
     for (int k = 0; k < b->n_out; k++) {
         int v = b->out[k];
         s.y = batch->values[v];
-        OSH_TRY(learning_gather(cx, &y0, l, b->n_in + k, first, batch->seqs.n));
-        OSH_TRY(osh_tensor_new(cx, &l->dv[v], OSH_F32, 2, s.y->shape));
-        s.y0 = y0, s.dy = l->dv[v]->data;
-        OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, &s));
+        OSH_TRY(osh_tensor_new_on(cx, &l->dv[v], (osh_where){batch->device, OSH_LIFE_SHORT},
+                                  OSH_F32, 2, s.y->shape));
+        OSH_TRY(batch->device ? compare_there(cx, l, batch, k, first, &s)
+                              : compare_here(cx, l, batch, k, first, &s));
         for (int64_t i = 0; elements > 0 && i < batch->n_tokens; i++)
             *loss += s.sums[i] / elements;
-        osh_tensor_free(cx, y0), y0 = NULL;
     }
 done:
-    osh_tensor_free(cx, y0);
     osh_free(cx, s.sums);
     return rc;
 }
 
 static osh_status learning_add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
 {
-    learning *l = user;
+    osh_learning *l = user;
     int i = l->which[weight];
     if (weight == l->b->learns[i].weight) return osh_ada_learner_add(cx, l->of[i], dw);
-    for (int64_t k = 0; k < l->biases[i].v.n; k++)
-        l->biases[i].v.grad[k] += ((const float *)dw->data)[k];
-    return OSH_OK;
+    const osh_block_bias *x = &l->biases[i];
+    osh_status rc = osh_tensor_get(cx, x->room, dw, 0, osh_tensor_bytes(dw));
+    for (int64_t k = 0; !rc && k < x->v.n; k++) x->v.grad[k] += x->room[k];
+    return rc;
 }
 
 static osh_tensor *learning_place_grad(void *user, int weight)
 {
-    const learning *l = user;
+    const osh_learning *l = user;
     return osh_ada_learner_place(l->of[l->which[weight]]);
 }
 
-static osh_back learning_back(const learning *l)
+osh_back osh_learning_back(const osh_learning *l)
 {
     const osh_block *b = l->b;
     return (osh_back){.g = b->g,
@@ -359,6 +407,7 @@ static osh_back learning_back(const learning *l)
                       .run = b->run,
                       .weights = l->wants,
                       .in = l->none,
+                      .on_device = b->on_device,
                       .rough = true,
                       .weight = learning_add_grad,
                       .placed = l->placed,
@@ -376,7 +425,7 @@ static double block_out_width(const osh_block *b)
 /* Returns the divisor for the sum of squared errors over samples [first, end) of `order`. If
  * rule.sum is true, this is the number of counted tokens. Otherwise it is the number of counted
  * elements. */
-static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
+static double learning_loss_divisor(const osh_learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
     for (int64_t i = first; i < end; i++)
@@ -386,11 +435,12 @@ static double learning_loss_divisor(const learning *l, int64_t first, int64_t en
 
 /* Computes the loss of samples [first, end) of `order`. If l->judging is false, also adds the
  * gradients of the optimized weights to their learners. */
-static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
+static osh_status learning_look(osh_ctx *cx, osh_learning *l, int64_t first, int64_t end,
+                                double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_back k = learning_back(l);
+    osh_back k = osh_learning_back(l);
     osh_batch *batch = NULL; // own
     double elements = learning_loss_divisor(l, first, end);
     *loss = 0;
@@ -413,7 +463,7 @@ done:
 
 /* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
  * Overwrites l->order with the order of the samples in the data. */
-static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
+static osh_status learning_judge(osh_ctx *cx, osh_learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -421,7 +471,7 @@ static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double 
     double one, sum = 0;
     for (int i = 0; i < b->n_learns; i++) {
         OSH_TRY(osh_ada_learner_show(cx, l->of[i], learned, b->w->w[b->learns[i].weight]));
-        bias_show(l, i, learned);
+        OSH_TRY(bias_show(cx, l, i, learned));
     }
     for (int64_t i = 0; i < all; i++) l->order[i] = i;
     l->judging = true;
@@ -438,7 +488,7 @@ done:
 
 /* Prepares the first step. If the rule needs the loss with weights rounded to nearest, computes
  * this loss. If this loss is above rule.above, sets the learning rate to rule.rate. */
-static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
+static osh_status learning_judge_nearest(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
@@ -456,7 +506,7 @@ done:
 /* Does step t. Sets *loss to the loss of the samples of the step, plus the rounding term of
  * AdaRound. Sets *watched to the number that decides about an early stop. This number is the
  * rounding term for AdaRound, and the loss for other methods. */
-static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
+static osh_status learning_take_step(osh_ctx *cx, osh_learning *l, int64_t t, double *loss,
                                      double *watched)
 {
     osh_status rc = OSH_OK;
@@ -473,7 +523,7 @@ static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double
         term += osh_ada_learner_term(l->of[i], t);
         if (!l->biases[i].v.x) continue;
         osh_ada_vector_step(&l->biases[i].v, t, b->learns[i].bias_rate);
-        bias_show(l, i, true);
+        OSH_TRY(bias_show(cx, l, i, true));
     }
     *watched = b->rule.kind == OSH_ADA_ROUND ? term : *loss;
     *loss += term;
@@ -484,7 +534,7 @@ done:
 
 /* Decides whether the learned codes are kept. Writes the result (learned, or rounded to nearest) to
  * codes, scales, weights and biases. */
-static osh_status learning_conclude(osh_ctx *cx, learning *l)
+static osh_status learning_conclude(osh_ctx *cx, osh_learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
@@ -499,7 +549,7 @@ static osh_status learning_conclude(osh_ctx *cx, learning *l)
         osh_tensor *w = b->w->w[b->learns[i].weight];
         if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));
         else OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
-        bias_show(l, i, b->kept);
+        OSH_TRY(bias_show(cx, l, i, b->kept));
     }
 done:
     return rc;
@@ -509,7 +559,7 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
 {
     osh_status rc = OSH_OK;
     const osh_block_rule *u = &b->rule;
-    learning l = {.b = b}; // own
+    osh_learning l = {.b = b}; // own
     osh_ada_watch watch = {0};
     double loss = 0, watched;
     bool over = false;
@@ -525,67 +575,6 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
     }
     OSH_TRY(learning_conclude(cx, &l));
 done:
-    learning_end(cx, &l);
-    return rc;
-}
-
-/* ---- checks and memory ---- */
-
-osh_status osh_block_check(osh_ctx *cx, const osh_block *b)
-{
-    osh_status rc = OSH_OK;
-    learning l = {.b = (osh_block *)b}; // own
-    OSH_TRY(learning_lists_new(cx, &l));
-    osh_back k = learning_back(&l);
-    OSH_TRY(osh_back_check(cx, &k));
-done:
-    learning_end(cx, &l);
-    return rc;
-}
-
-osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
-{
-    osh_status rc = OSH_OK;
-    learning l = {.b = (osh_block *)b}; // own
-    const osh_graph *g = b->g;
-    bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
-    int64_t tokens = block_most_tokens(b);
-    size_t back = 0, forth = 0, target = 0;
-    OSH_TRY(learning_lists_new(cx, &l));
-    OSH_NEW(cx, leaves, g->n_values);
-    OSH_NEW(cx, in, g->n_values);
-    OSH_NEW(cx, all, g->n_values);
-    memset(all, true, (size_t)g->n_values);
-    for (int k = 0; k < b->n_in; k++) in[b->in[k]] = true;
-    for (int k = 0; k < b->n_out; k++) {
-        size_t one = osh_value_gross(g, b->out[k], tokens);
-        leaves[b->out[k]] = true;
-        if (one > target) target = one;
-    }
-    osh_back k = learning_back(&l);
-    OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
-    osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
-    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, all},
-                          &(osh_exec_brought){.in = in}, &whole));
-    forth += osh_batch_lists(g, tokens);
-    *n_bytes = (back > forth ? back : forth) + target +
-               osh_mem_gross((size_t)tokens * sizeof(double)) +
-               2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) + osh_mem_gross((size_t)tokens) +
-               2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
-               osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
-               2 * osh_mem_gross((size_t)g->n_weights) +
-               2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-               osh_mem_gross((size_t)b->n_learns * sizeof(void *));
-    *n_bytes += osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
-    for (int i = 0; i < b->n_learns; i++) {
-        const osh_block_weight *x = &b->learns[i];
-        *n_bytes += osh_ada_learner_bytes(&x->args, osh_threads(cx));
-        if (x->bias_rate > 0) *n_bytes += osh_mem_gross(BIAS * (size_t)x->args.O * sizeof(float));
-    }
-done:
-    osh_free(cx, leaves);
-    osh_free(cx, in);
-    osh_free(cx, all);
-    learning_end(cx, &l);
+    osh_learning_end(cx, &l);
     return rc;
 }

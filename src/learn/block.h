@@ -23,7 +23,9 @@
 
 typedef struct osh_block_weight { // a weight whose codes are optimized
     int weight;                // index of the weight in the graph
-    osh_ada_args args;         // arguments for osh_ada_learner_new; args.w is the original weight
+    /* Arguments for osh_ada_learner_new; args.w is the original weight, in host memory. */
+    osh_ada_args args;
+    osh_dtype dtype;           // dtype of the weight
     /* Learning rate of Adam for the bias of the Linear; 0: the bias is not optimized, or there is
      * no bias. */
     double bias_rate;
@@ -36,6 +38,7 @@ typedef struct osh_block {
     /* The weights of the model. osh_block_learn changes the optimized weights in each step. When it
      * returns, they have the resulting values. */
     osh_weights *w;
+    bool on_device;          // true if the block learns on the device of w
     int first, n;            // a range of nodes: [first, first + n)
     const bool *run;         // [n]: true for the nodes of the range that belong to the block
     /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */
@@ -44,7 +47,8 @@ typedef struct osh_block {
     /* For each input, true if its values can differ from those in the original model. NULL: inputs
      * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
-    /* Copies rows of a sample to the tensor `to`, in the compute dtype. k selects the rows:
+    /* Copies rows of a sample to the tensor `to`, in the compute dtype. On a device, `to` is in its
+     * memory. k selects the rows:
      *   k in [0, n_in)               value `in[k]` of the quantized model
      *   k in [n_in, n_in + n_out)    the target of `out[k - n_in]`
      *   k >= n_in + n_out            value `in[k - n_in - n_out]` of the original model */
@@ -76,7 +80,8 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED
  * if an op has none; the message names a module with such an op. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
-/* Computes an upper bound of the host bytes that osh_block_learn needs besides the weights. The
- * bytes include the allocator's overhead. Reads only O, I, group and rule.kind of args. */
-osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b);
+/* Computes upper bounds of the bytes that osh_block_learn needs besides the weights. *host: bytes
+ * of host memory with the allocator's overhead. *device: bytes in the arena of the device, 0
+ * without one. Reads only O, I, group and rule.kind of args. */
+osh_status osh_block_bytes(osh_ctx *cx, size_t *host, size_t *device, const osh_block *b);
 #endif

@@ -6,7 +6,8 @@
  * model. Learning by Linear needs H = X^T X, the statistic of GPTQ. With target 'original' it also
  * needs (X0 - X)^T X. The loss over all inputs follows from these matrices. So no input is stored,
  * each step uses all samples, and no random numbers are needed. Scales and zero points are those of
- * rounding to nearest, except where AdaQuant or AutoRound learns them. */
+ * rounding to nearest, except where AdaQuant or AutoRound learns them. If the passes run on a GPU,
+ * the matrices are copied to host memory, and the host learns Linear by Linear. */
 #include "modifiers/ada.h"
 #include "math/grid.h"
 #include "quant/observer.h"
@@ -139,13 +140,13 @@ static const char diverged_text[] =
     "learning diverged: rounded to nearest; want a smaller learning rate";
 
 static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j,
-                            const osh_tensor *h)
+                            const osh_tensor *h, const osh_tensor *shift)
 {
     osh_status rc = OSH_OK;
     osh_ada_args a = {0}; // own: a.scale, a.zero
     double *sums = NULL;  // own: one allocation with a.nearest [O], a.learned [O] and a.curve
     OSH_TRY(args_new(cx, m, j, &a));
-    a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
+    a.h = h->data, a.shift = shift ? shift->data : NULL;
     OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
     a.nearest = sums, a.learned = sums + a.O, a.curve = sums + 2 * a.O;
     OSH_NEW(cx, a.diverged, a.O);
@@ -200,19 +201,36 @@ static void ada_learned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, o
     args_free(cx, a);
 }
 
+/* If t is on a device, sets *own to a copy in host memory. Otherwise, or if t is NULL, *own does
+ * not change. */
+static osh_status fetch_matrix(osh_ctx *cx, osh_tensor **own, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    if (!t || !t->device) goto done;
+    OSH_TRY(osh_tensor_new(cx, own, t->dtype, t->ndim, t->shape));
+    OSH_TRY(osh_tensor_copy(cx, *own, t));
+done:
+    return rc;
+}
+
 static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
+    osh_tensor *host[2] = {NULL, NULL}; // own: copies of h and of the shift, if these are on a GPU
     (void)n_samples;
+    OSH_TRY(fetch_matrix(cx, &host[0], h));
+    OSH_TRY(fetch_matrix(cx, &host[1], jobs->shift));
+    if (host[0]) h = host[0];
     OSH_TRY(osh_gptq_permute(cx, h, NULL));
     for (osh_linear_job *j = jobs; j < jobs + n; j++) {
         OSH_TRY(round_to_nearest(cx, m, j));
-        OSH_TRY(learn_job(cx, m, j, h));
+        OSH_TRY(learn_job(cx, m, j, h, host[1] ? host[1] : j->shift));
         OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, host[k]);
     if (rc) osh_note(cx, "learning the codes of %s", jobs->name);
     return rc;
 }
@@ -225,8 +243,10 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     const ada *args = m->args;
     int64_t I = n ? jobs->w->shape[1] : 0,
             points = osh_ada_points(args->num_iterations, args->log_period);
-    size_t kept = 0, peak = osh_gptq_permute_bytes(I, n_threads);
-    if (device) *device = 0;
+    size_t kept = 0, peak = osh_gptq_permute_bytes(I, n_threads), copies = 0;
+    if (device)
+        *device = 0,
+        copies = (jobs->shift ? 2 : 1) * osh_tensor_gross((size_t)(I * I) * sizeof(float));
     for (const osh_linear_job *j = jobs; j < jobs + n; j++) {
         const osh_q_args *q = &j->scheme->weights;
         int64_t O = j->w->shape[0];
@@ -239,7 +259,7 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
         peak = ada_larger(peak, kept + result + run);
         if (!j->done) kept += result;
     }
-    return peak;
+    return copies + peak;
 }
 
 /* Returns the number of operations of all learning steps. For each element of the weight, a step
@@ -264,7 +284,7 @@ static const osh_learner ada_learner = {
 #define ADA(x, called, table, own, keyed)                                                          \
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(ada), .key = osh_##own##_key,             \
-        .keys = keyed, .resolve = osh_##own##_resolve, .host_only = true, .solver = &ada_solver,   \
+        .keys = keyed, .resolve = osh_##own##_resolve, .solver = &ada_solver,                      \
         .quantizer = &ada_quantizer, .learner = &ada_learner,                                      \
     }
 ADA(adaround, "AdaRoundModifier", osh_ada_round_fields, ada, "beta_range, lr_adjust");

@@ -75,7 +75,6 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m);
     /* Returns the measurement that must run before the modifier. NULL: there is none. */
     osh_asks (*asks)(const osh_modifier *m);
-    bool host_only;   // true: the modifier runs only on the CPU
     /* One table for each kind (kinds.h). NULL: the modifier is not of that kind. */
     const osh_solver *solver;
     const osh_quantizer *quantizer;

@@ -9,6 +9,7 @@
  * u is a random number in [0, 1), and `row` is the index of the row in its sample. The result does
  * not depend on batches or threads. Shapes: N tokens of the batch, D elements per token. */
 #include "base/rng.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -57,6 +58,5 @@ static osh_status mix_fast(osh_ctx *cx, const osh_op_args *a)
 
 const osh_op osh_op_mix = {
     .name = "mix", .n_in = 2, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = mix_fast},
-    .traits = OSH_OP_HOST_ONLY,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = mix_fast, [OSH_CUDA] = OSH_CUDA_FN(osh_mix_cuda)},
 };

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
+#include "schedule/blocks.h"
 #include "schedule/looks.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
@@ -32,7 +33,7 @@ static bool looks_again(const osh_plan *p)
 
 /* Returns the name of a feature that the job needs and that is only possible on the host, or NULL
  * if there is none. room: buffer for the name. */
-static const char *on_host_only(const osh_plan *p, char *room, size_t size)
+static const char *on_host_only(osh_ctx *cx, const osh_plan *p, char *room, size_t size)
 {
     const osh_graph *g = p->in.graph;
     int node = p->in.pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
@@ -44,9 +45,10 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size)
     if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
         return "--loss-mask answers";
     if (p->rewrites.n_inherits) return "--calib-passthrough";
-    for (size_t m = 0; m < p->in.recipe->n; m++) {
-        const osh_modifier_type *type = p->in.recipe->modifiers[m].type;
-        if (type->host_only) return type->name;
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE && osh_blocks_on_gpu(cx, &p->schedule)) {
+        snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
+        osh_error_clear(cx);
+        return room;
     }
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
@@ -78,7 +80,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const char *text = p->in.opt->device;
     char room[512];
-    const char *what = on_host_only(p, room, sizeof room);
+    const char *what = on_host_only(cx, p, room, sizeof room);
     if (what) return gpu_refuse(cx, p, what);
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))

@@ -405,6 +405,10 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(
             cx, b, "not in the estimate: the host solves pruned weights with GPTQ (%.3g TFLOP)\n",
             e.pruned_flops / 1e12));
+    if (e.learned_flops > 0)
+        OSH_TRY(osh_buf_printf(
+            cx, b, "not in the estimate: the host learns the codes of Linears (%.3g TFLOP)\n",
+            e.learned_flops / 1e12));
 done:
     return rc;
 }

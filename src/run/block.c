@@ -1,6 +1,7 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of the whole block
  * (learn/block.h), instead of solving each Linear. If a killed run has written only some Linears of
- * a block, the resumed run learns all Linears of the block again. The results are equal. */
+ * a block, the resumed run learns all Linears of the block again. The results are equal. On a GPU,
+ * the copies of the weights in host memory are the original weights. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -12,7 +13,8 @@ typedef struct blocked {
     /* One job for each Linear that learns. Also owns the objects to which members of the jobs
      * point. */
     osh_linear_job *jobs; // own [n_learns]
-    osh_tensor **dense;   // own [n_learns]: copies of the original weights
+    /* own [n_learns]: copies of the original weights; NULL on a GPU */
+    osh_tensor **dense;
 } blocked;
 
 /* Reads one sample of a value of the block from the activation store. Callback for the member
@@ -52,8 +54,26 @@ done:
     return rc;
 }
 
-/* For each Linear that learns: makes a job (arguments and results of a modifier for one Linear),
- * and copies the original weight. */
+/* Sets *w to the original weight of Linear k in host memory. Without a GPU, the original weight is
+ * a copy, because learning changes the weight in memory. With a GPU, the copy in host memory
+ * remains unchanged. A resumed run lacks the copy if the Linear was written already. */
+static osh_status blocked_original(osh_ctx *cx, blocked *x, const osh_solving *s, int k,
+                                   osh_tensor **w)
+{
+    osh_status rc = OSH_OK;
+    int weight = x->r->budget->match->linears[x->of.linears[k]].weight;
+    const osh_tensor *now = s->w->w[weight];
+    osh_tensor **own = s->w->device ? &s->w->host[weight] : &x->dense[k];
+    if (!*own) {
+        OSH_TRY(osh_tensor_new(cx, own, now->dtype, now->ndim, now->shape));
+        OSH_TRY(osh_tensor_copy(cx, *own, now));
+    }
+    *w = *own;
+done:
+    return rc;
+}
+
+/* Makes a job (arguments and results of a modifier for one Linear) for each Linear that learns. */
 static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
@@ -64,16 +84,13 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_solving *s
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(x->r->emitter), x->of.linears, b->n_learns));
     for (int k = 0; k < b->n_learns; k++) {
         const osh_linear *l = &p->match->linears[x->of.linears[k]];
-        const osh_tensor *now = s->w->w[l->weight];
         osh_linear_job *j = &x->jobs[k];
-        OSH_TRY(osh_tensor_new(cx, &x->dense[k], now->dtype, now->ndim, now->shape));
-        memcpy(x->dense[k]->data, now->data, osh_tensor_bytes(now));
         *j = (osh_linear_job){.name = l->name,
                               .scheme = l->scheme,
-                              .w = x->dense[k],
                               .sparsity = l->prune.sparsity,
                               .objective = -1,
                               .nearest = -1};
+        OSH_TRY(blocked_original(cx, x, s, k, &j->w));
         j->params.global = osh_globals_of(osh_emit_globals(x->r->emitter), x->of.linears[k]);
         OSH_TRY(blocked_job_begin(cx, x, s->stats, k));
     }
@@ -90,23 +107,25 @@ static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving 
     osh_status rc = OSH_OK;
     const osh_budget *p = x->r->budget;
     const osh_modifier *m = osh_block_modifier(p->schedule, &x->of);
-    int linear = x->of.linears[k];
+    int linear = x->of.linears[k], weight = p->match->linears[linear].weight;
     osh_linear_job *j = &x->jobs[k];
-    osh_tensor *now = s->w->w[p->match->linears[linear].weight];
+    osh_tensor *now = s->w->w[weight];
     m->type->learner->learned(cx, m, j, &x->of.b.learns[k].args);
     if (x->of.b.diverged)
         j->fallback = "learning of its block diverged: rounded to nearest; want a smaller rate";
-    memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
-    j->w = now;
+    if (!s->w->device || !s->in_memory) OSH_TRY(osh_tensor_copy(cx, now, j->w));
+    if (s->w->device) j->device_w = now;
+    else j->w = now;
     if (x->of.b.learns[k].bias_rate > 0) {
         const osh_tensor *bias = s->w->w[x->of.b.learns[k].bias];
         if (!(j->bias = osh_alloc(cx, osh_tensor_bytes(bias))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a bias");
-        memcpy(j->bias, bias->data, osh_tensor_bytes(bias));
+        OSH_TRY(osh_tensor_get(cx, j->bias, bias, 0, osh_tensor_bytes(bias)));
     }
     OSH_TRY(osh_job_finish(cx, j, s->in_memory != NULL));
     if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, s->stats, linear, j));
     if (s->in_memory) s->in_memory[linear] = true;
+    if (s->w->device) osh_tensor_free(cx, s->w->host[weight]), s->w->host[weight] = NULL;
 done:
     return rc;
 }

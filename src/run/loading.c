@@ -257,7 +257,8 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->p->match->linears[linear];
-    osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
+    osh_tensor *w = e->w->w[l->weight]; // view
+    osh_tensor *t = NULL, *b = NULL;    // own: the weight and the bias in host memory
     osh_tensor *bias =
         l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view
     e->in_memory[linear] = true;
@@ -266,11 +267,13 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
         goto done;
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
-    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t,
-                            NULL)); // NULL: no bias is read, because no biases are learned on a GPU
+    if (bias) OSH_TRY(osh_tensor_new(cx, &b, bias->dtype, bias->ndim, bias->shape));
+    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t, b));
     OSH_TRY(osh_tensor_copy(cx, w, t));
+    if (bias) OSH_TRY(osh_tensor_copy(cx, bias, b));
 done:
     osh_tensor_free(cx, t);
+    osh_tensor_free(cx, b);
     return rc;
 }
 

@@ -342,7 +342,8 @@ static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, i
     *out = NULL;
     if (!x->original || !osh_stats_sum(s, value, OSH_SUM_SHIFT) || at.share >= 1) goto done;
     at.key = osh_mix_key(MIX_SEED, (uint64_t)value, 0);
-    OSH_TRY(osh_tensor_new(cx, out, x->x->dtype, x->x->ndim, x->x->shape));
+    OSH_TRY(osh_tensor_new_on(cx, out, (osh_where){x->x->device, OSH_LIFE_SHORT}, x->x->dtype,
+                              x->x->ndim, x->x->shape));
     osh_op_args a = {.in = {x->x, x->original}, .out = {*out}, .attr = &at, .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:

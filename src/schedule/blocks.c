@@ -61,11 +61,11 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 
 /* Checks that gradients can be computed by every op between a Linear that learns and the end of the
  * decoder layers. */
-static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
+static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p, bool on_device)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    osh_block b = {.g = g};
+    osh_block b = {.g = g, .on_device = on_device};
     OSH_NEW(cx, b.learns, p->match->n_linears);
     for (int i = 0; i < p->match->n_linears; i++)
         if (block_learns(p, &p->match->linears[i]))
@@ -76,6 +76,14 @@ static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
 done:
     osh_free(cx, b.learns);
     return rc;
+}
+
+osh_status osh_blocks_on_gpu(osh_ctx *cx, const osh_schedule *p)
+{
+    bool blocks = false;
+    for (int i = 0; i < p->match->n_linears; i++)
+        blocks |= (p->match->linears[i].wants & OSH_STAT_BLOCK) != 0;
+    return blocks ? block_check_ops(cx, p, true) : OSH_OK;
 }
 
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
@@ -94,7 +102,7 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
         if (p->match->linears[i].weight >= 0) n_users[p->match->linears[i].weight]++;
     const char *why = block_hindrance(p, n_users);
     if (!why) {
-        rc = block_check_ops(cx, p);
+        rc = block_check_ops(cx, p, false);
         if (rc == OSH_E_UNSUPPORTED && rule->may) rc = OSH_OK, why = osh_error_text(cx);
         if (rc) goto done;
     }
@@ -194,7 +202,8 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
     osh_status rc = OSH_OK;
     bool *want = NULL; // own [values]
     *o = (osh_block_of){
-        .b = {.g = p->in->graph, .data = &p->in->data, .first = r->first, .n = r->n_nodes}};
+        .b = {.g = p->in->graph, .data = &p->in->data, .first = r->first, .n = r->n_nodes,
+              .on_device = p->in->on_device}};
     OSH_NEW(cx, o->run, r->n_nodes);
     OSH_NEW(cx, o->values, 2 * p->in->graph->n_values);
     OSH_NEW(cx, o->differs, p->in->graph->n_values);
@@ -211,7 +220,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
         if (!(l->wants & OSH_STAT_BLOCK)) continue;
         osh_block_weight *w = &o->b.learns[o->b.n_learns];
         o->linears[o->b.n_learns++] = i;
-        w->weight = l->weight;
+        w->weight = l->weight, w->dtype = l->dtype;
         if (l->out.bias >= 0)
             w->bias = p->in->graph->nodes[l->node].w[1],
             w->bias_rate = block_rule_of(p, l)->bias_rate;

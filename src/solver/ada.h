@@ -20,9 +20,7 @@
 #define OSH_OPS_ADA_H
 #include <math.h>
 
-#include "solver/gptq_scales.h"
-
-typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
+#include "solver/ada_there.h"
 
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
@@ -160,10 +158,13 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). A
  * learner does not read the arguments h, shift, n_tokens, curve, nearest and learned. w, codes,
- * scale and zero must live as long as the learner. */
+ * scale and zero must live as long as the learner. They are in host memory, also if gradients and
+ * weights are on a GPU. */
 typedef struct osh_ada_learner osh_ada_learner;
-/* Makes a learner. The caller frees *out with osh_ada_learner_free. */
-osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
+/* Makes a learner. d: the device that has the gradients and the current weights in its memory;
+ * NULL: host memory. The caller frees *out with osh_ada_learner_free. */
+osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a,
+                               osh_device *d);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
 /* Returns an F32 tensor [O, I] into which the caller may write the gradient before it passes the
  * tensor to osh_ada_learner_add. Returns NULL if a gradient was already added, or if I is not a
@@ -188,7 +189,13 @@ void osh_ada_learner_rate(osh_ada_learner *l, double rate);
 /* Returns the rounding term of AdaRound before step t. t must be the last step that the learner
  * did. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
-/* Returns the number of host bytes of a learner. Reads only rule.kind, O, I and group of the
- * arguments. */
-size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads);
+typedef struct osh_ada_memory { // bytes that a learner needs
+    size_t host;   // host bytes as long as the learner exists
+    size_t making; // more host bytes, only during osh_ada_learner_new
+    size_t device; // bytes in the arena of the device
+} osh_ada_memory;
+/* Returns the bytes of a learner on a device or on the host. Reads only rule.kind, O, I and group
+ * of the arguments. `dtype`: dtype of the weight. */
+osh_ada_memory osh_ada_learner_bytes(const osh_ada_args *a, int n_threads, bool on_device,
+                                    osh_dtype dtype);
 #endif

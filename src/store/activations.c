@@ -416,19 +416,31 @@ done:
     return rc;
 }
 
+/* Copies one sample from the tensor of its batch, which begins with sample `first`. `at`: position
+ * of the sample in the data of the tensor. */
+static osh_status acts_sample_of_rows(osh_ctx *cx, const osh_tensor *rows, size_t at, osh_tensor *t)
+{
+    osh_tensor part = *t;
+    part.device = rows->device, part.data = (char *)rows->data + at;
+    return osh_tensor_copy(cx, t, &part);
+}
+
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     int64_t first = sample;
-    const osh_tensor *const *rows = (const osh_tensor *const *)a->slots[value].rows;
-    if (sample >= a->n_kept) return osh_acts_load(cx, a, value, sample, 1, t);
-    while (rows && first > 0 && !rows[first]) first--;
-    if (!a->slots[value].live || !rows || !rows[first])
+    const slot *s = &a->slots[value];
+    bool in_rows = sample < a->n_kept || (a->device && a->tier == OSH_TIER_DEVICE);
+    if (!in_rows && !a->blocks) return osh_acts_load(cx, a, value, sample, 1, t);
+    while (first > 0 && (in_rows ? s->rows && !s->rows[first] : s->batches && !s->batches[first]))
+        first--;
+    if (!s->live || (in_rows ? !s->rows || !s->rows[first] : !s->batches || !s->batches[first]))
         OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
                  a->g->values[value].name);
     size_t at =
         (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
-    memcpy(t->data, (const char *)rows[first]->data + at, osh_tensor_bytes(t));
+    OSH_TRY(in_rows ? acts_sample_of_rows(cx, s->rows[first], at, t)
+                    : osh_block_load_part(cx, a->blocks, s->batches[first], at, t));
 done:
     return rc;
 }

@@ -82,7 +82,8 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
  * osh_acts_store. */
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                          osh_tensor *t);
-/* Loads one sample of a value to t in host memory. Only for a store without a device. */
+/* Copies one sample of a value to t, which is in the memory of the store's device, or in host
+ * memory if there is none. No pass may be open. */
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* Begins a pass, which osh_acts_close ends. in [values]: true for values that are loaded in the
  * pass. out [values]: true for values that are stored in it. How the pass is prepared depends on

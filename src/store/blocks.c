@@ -202,31 +202,38 @@ done:
     return rc;
 }
 
-/* Queues a copy of a block to the address `to` in GPU memory, on lane IN. The copy starts after the
- * work that is now queued on lane WORK. */
-static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to,
+/* Queues a copy of `from`, memory of a block, to the address `to` in GPU memory, on lane IN. The
+ * copy starts after the work that is now queued on lane WORK. */
+static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const void *from, void *to,
                               size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(lane_order(cx, b, OSH_LANE_IN, OSH_LANE_WORK));
     osh_device_count_values(b->device, n_bytes, 0);
-    OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, block->data, n_bytes));
+    OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, from, n_bytes));
 done:
     return rc;
 }
 
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t)
 {
+    return osh_block_load_part(cx, b, block, 0, t);
+}
+
+osh_status osh_block_load_part(osh_ctx *cx, osh_blocks *b, osh_block *block, size_t at,
+                               osh_tensor *t)
+{
     osh_status rc = OSH_OK;
+    const char *from = (const char *)block->data + at;
     if (!osh_tensor_bytes(t)) goto done;
     if (t->device && block->locked) {
-        OSH_TRY(block_bring(cx, b, block, t->data, osh_tensor_bytes(t)));
+        OSH_TRY(block_bring(cx, b, from, t->data, osh_tensor_bytes(t)));
         OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN));
         goto done;
     }
     OSH_TRY(block_wait(cx, b, block));
     osh_device_count_values(t->device, osh_tensor_bytes(t), 0);
-    OSH_TRY(osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t)));
+    OSH_TRY(osh_tensor_put(cx, t, 0, from, osh_tensor_bytes(t)));
 done:
     return rc;
 }
@@ -235,7 +242,7 @@ osh_status osh_block_ask(osh_ctx *cx, osh_blocks *b, osh_block *block, void *lan
                          size_t n_bytes, bool *asked)
 {
     *asked = block->locked && n_bytes;
-    return *asked ? block_bring(cx, b, block, landing, n_bytes) : OSH_OK;
+    return *asked ? block_bring(cx, b, block->data, landing, n_bytes) : OSH_OK;
 }
 
 osh_status osh_block_arrive(osh_ctx *cx, osh_blocks *b, const void *landing, osh_tensor *t)

@@ -33,9 +33,9 @@ void *osh_block_data(osh_block *block);
  * number of bytes that were in use at one time. */
 size_t osh_blocks_gross(size_t n_bytes);
 
-/* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
- * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
- * overwrite t.
+/* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t.
+ * osh_block_load_part copies the bytes of a block from byte `at` on to t. t is in GPU memory or in
+ * host memory. Work that is queued on the GPU after the call may read or overwrite t.
  * osh_block_store may return before its copy is complete. `through` is a buffer in GPU memory with
  * the size of t, or NULL. With NULL, later work of the GPU waits for the copy. With a buffer, it
  * does not wait. But until osh_blocks_settle is called, only osh_block_store may write to the
@@ -43,6 +43,8 @@ size_t osh_blocks_gross(size_t n_bytes);
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,
                            void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);
+osh_status osh_block_load_part(osh_ctx *cx, osh_blocks *b, osh_block *block, size_t at,
+                               osh_tensor *t);
 /* osh_block_ask begins to copy n_bytes of a block to the buffer `landing` in GPU memory, and
  * osh_block_arrive copies the bytes from there to t. Work that is queued between the two calls runs
  * during the first copy. *asked: set to false if no copy was begun, because the block is not

@@ -375,7 +375,6 @@ static void test_token_peaks(void **state)
  * which. The bits must not depend on batches or threads. */
 static void test_mix(void **state)
 {
-    if (gpu_alone()) return;
     enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
     fixture *f = *state;
     const osh_op *op = &osh_op_mix;
@@ -408,6 +407,11 @@ static void test_mix(void **state)
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
+        if (f->d) {
+            memset(x[3].t.data, 0, osh_tensor_bytes(&x[3].t));
+            assert_int_equal(gpu_run(f->one, f->d, op, &b, 0), OSH_OK);
+            assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
+        }
         // runs only the second sample, and overwrites the input with the output
         osh_tensor part[2] = {x[0].t, x[1].t};
         for (int i = 0; i < 2; i++)

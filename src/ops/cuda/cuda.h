@@ -58,6 +58,7 @@ osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_product_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_mix_cuda(osh_ctx *cx, const osh_op_args *a); // elements have 2 or 4 bytes
 /* If a->rows is not NULL, writes only the rows of out that a->rows lists. */
 osh_status osh_routed_rows_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a);

@@ -246,7 +246,7 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
-    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    float rate = osh_ada_share_rate(a, t);
     double to_s[SIDE_BY_SIDE], to_z[SIDE_BY_SIDE] = {0};
     for (int64_t g = 0; g < j->groups; g++) {
         int64_t k = r * j->groups + g, part = g % SIDE_BY_SIDE;

@@ -106,6 +106,11 @@ static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;
 }
+/* For AutoRound: returns the learning rate of the shares in a step. */
+static inline float osh_ada_share_rate(const osh_ada_args *a, const osh_ada_row_step *t)
+{
+    return (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+}
 /* For AutoRound: does a step of the shares of row r. It depends on the signs of the gradients. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t);

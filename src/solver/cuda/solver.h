@@ -5,6 +5,7 @@
 extern "C" {
 #endif
 #include "gpu/gpu.h"
+#include "solver/ada_there.h"
 #include "solver/columns.h"
 
 /* The arguments and the results are those of the functions in osh_gptq_column. */
@@ -17,6 +18,12 @@ osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h);
 osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
 osh_status osh_prune_solve_cuda(osh_ctx *cx, osh_device *d, const osh_prune_there *x);
+/* The next functions do the work of osh_ada_there_run, osh_ada_there_add and osh_ada_there_compare.
+ * osh_ada_adam_cuda is the part of osh_ada_run_cuda for AdaRound and AdaQuant. */
+osh_status osh_ada_run_cuda(osh_ctx *cx, osh_device *d, const osh_ada_there *a);
+osh_status osh_ada_adam_cuda(osh_ctx *cx, osh_device *d, const osh_ada_there *a);
+osh_status osh_ada_add_cuda(osh_ctx *cx, osh_device *d, float *sum, const float *x, int64_t n);
+osh_status osh_ada_compare_cuda(osh_ctx *cx, const osh_ada_compared *c);
 
 #ifdef __cplusplus
 }

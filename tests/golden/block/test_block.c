@@ -152,7 +152,9 @@ static void learn(layer *l, const osh_ada_rule *rule, size_t *predicted)
                    .differs = &differs,
                    .rows = rows, .user = l,
                    .rule = with, .learns = l->learns, .n_learns = LINEARS, .curve = l->curve};
-    tiny_check(l->at.cx, osh_block_bytes(l->at.cx, predicted, &b));
+    size_t on_gpu = 1;
+    tiny_check(l->at.cx, osh_block_bytes(l->at.cx, predicted, &on_gpu, &b));
+    assert_int_equal(on_gpu, 0);
     tiny_check(l->at.cx, osh_block_learn(l->at.cx, &b));
     l->did = b, l->did.run = NULL, l->did.in = l->did.out = NULL;
     free(run_all);
