@@ -62,7 +62,7 @@ finds "^kernels +ok .* $kernels of $kernels tests pass$"
 finds '^gpu_ops +ok .* ops; lowest shares: '
 finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes; a run has [0-9]+$'
 finds '^ +page-locking of [0-9]+ blocks of [0-9.]+ MB: touched in '
-for what in mixture routes count_routes moe_gate 'gptq_solve of 2'; do
+for what in mixture routes count_routes moe_gate rotate 'gptq_solve of 2'; do
     grep -Eq "^$what +[0-9x ]+ [0-9.]+ ms" out/work/gpu_ops.txt || fail "gpu_ops has no $what: $(cat out/work/gpu_ops.txt)"
 done
 if command -v python3 >/dev/null; then

@@ -22,7 +22,9 @@ recipe static "GPTQModifier: {scheme: FP8, targets: Linear, $I}"
 recipe sparse "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}" "$gptq"
 recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
 recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
-recipe route "$gptq"
+# the GPU observes the inputs of Linears, and the host observes keys and values
+recipe route "GPTQModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {
+      num_bits: 8, type: float, strategy: attn_head, observer: mse}}"
 declare -A more=([gptq]="" [static]="--sequential-targets Linear" [sparse]="" [awq]="--sum-groups 3"
                  [quality]="" [route]="--moe-calibrate-all-experts false")
 one() { # arguments: kind of job, model, output

@@ -221,6 +221,19 @@ static void elementwise(const model *m, int64_t N)
     osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, y);
 }
 
+/* Times an online rotation of D channels in vectors of n. */
+static void rotate(int64_t N, int64_t D, int64_t n)
+{
+    osh_rotation r = {}; // own
+    osh_rotate_attr at = {n, &r, false};
+    osh_tensor *x = tensor(OSH_BF16, N, D), *y = tensor(OSH_BF16, N, D, false);
+    bool good = x && y &&
+                ok(osh_rotation_init(cx, &r, OSH_ROTATION_RANDOM_HADAMARD, n, SEED, "x"), "rotate");
+    if (good) op("rotate", &at, {x}, y, 0, 0, false);
+    osh_rotation_deinit(cx, &r);
+    osh_tensor_free(cx, x), osh_tensor_free(cx, y);
+}
+
 /* ---- experts ---- */
 /* Returns route [N, E] with top_k experts of each token, on the GPU (own). */
 static osh_tensor *routes_of(const model *m, int64_t N)
@@ -469,6 +482,8 @@ static void run(const model *given)
     seqs.n = SAMPLES, seqs.offsets = offsets.data();
     elementwise(&m, N);
     heads(&m, N);
+    rotate(N, m.H * m.Dh, m.Dh); // R3
+    rotate(N, m.F, m.F);         // R4
     linear(N, m.D, m.H * m.Dh);
     linear(N, m.D, m.K * m.Dh);
     linear(N, m.H * m.Dh, m.D);
