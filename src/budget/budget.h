@@ -27,7 +27,6 @@ typedef enum {
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
 /* predicted peaks of passes on a GPU (graph/device_peaks.h) */
 typedef struct osh_device_peaks osh_device_peaks;
-typedef struct osh_trials osh_trials; // results of earlier simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
     /* True if values for the second look of two-pass observers (schedule/looks.h) are stored as
@@ -67,7 +66,6 @@ typedef struct osh_memory {
     int64_t read_bytes, write_bytes, reread_bytes;
     /* With a GPU: predicted peaks of passes. Only used while the plan is made; after that NULL. */
     osh_device_peaks *peaks; // own
-    osh_trials *trials; // own: results of earlier simulations; NULL after the plan is made
     /* With a GPU: planned addresses of blocks. NULL: a block may get any free address. */
     osh_places *places;  // own
     /* Smallest budgets with which the run is possible. least.host includes base_bytes. */

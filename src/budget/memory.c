@@ -13,7 +13,6 @@
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "budget/simulate.h"
-#include "budget/trials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -164,9 +163,10 @@ static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_
     osh_status rc = OSH_OK;
     osh_peaks b = {INT64_MAX, INT64_MAX, INT64_MAX};
     *(device ? &b.device : &b.host) = *least;
-    bool fit = true;
+    bool fit;
+    if (*least == same) goto done;
     OSH_TRY(simulate_equal(cx, p, tier, 1, NULL));
-    if (!visits_fit(p->schedule, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    OSH_TRY(try_phases(cx, p, &b, &fit));
     if (!fit) *least = same;
 done:
     return rc;
@@ -544,7 +544,6 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
-    osh_trials_free(cx, m->trials), m->trials = NULL;
     osh_free(cx, ever);
     return rc;
 }

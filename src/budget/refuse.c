@@ -8,7 +8,6 @@
 #include "math/isa.h"
 #include "budget/memory.h"
 #include "budget/refuse.h"
-#include "budget/trials.h"
 #include "schedule/range.h"
 #include "tensor/scalar.h"
 
@@ -61,7 +60,6 @@ done:
     osh_free(cx, match.readers);
     osh_free(cx, match.users);
     osh_device_peaks_free(cx, other.memory.peaks);
-    osh_trials_free(cx, other.memory.trials);
     return rc;
 }
 

@@ -25,7 +25,6 @@
 #include "budget/sim.h"
 #include "budget/simulate.h"
 #include "budget/simulate_solve.h"
-#include "budget/trials.h"
 #include "match/cache.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
@@ -446,14 +445,7 @@ done:
 
 osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever)
 {
-    osh_status rc = OSH_OK;
-    bool found = false;
-    if (!ever) osh_trials_find(&found, p->memory.trials, p, tier);
-    if (found) goto done;
-    OSH_TRY(simulate_visits(cx, p, tier, ever, NULL));
-    OSH_TRY(osh_trials_add(cx, &p->memory.trials, p, tier));
-done:
-    return rc;
+    return simulate_visits(cx, p, tier, ever, NULL);
 }
 
 osh_status osh_memory_place(osh_ctx *cx, osh_budget *p)
