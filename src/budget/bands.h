@@ -51,9 +51,6 @@ typedef struct osh_band_room { // bytes of each buffer of one thread of a stream
  * Linear, or of the copied tensor `out`. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Some sets of elements of a source tensor can be changed without reading other elements. Returns
- * the number of bytes of the smallest such set (osh_checkpoint_unit). */
-size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 /* Returns the number of bytes of the input buffer and the output buffer of one thread. */
 size_t osh_band_room_blocks(const osh_band_room *r);
 

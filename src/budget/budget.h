@@ -66,6 +66,9 @@ typedef struct osh_memory {
     int64_t read_bytes, write_bytes, reread_bytes;
     /* With a GPU: predicted peaks of passes. Only used while the plan is made; after that NULL. */
     osh_device_peaks *peaks; // own
+    /* own [graph weights], only while the plan is made: true if a visit of the last simulation
+     * loads the weight; NULL: simulations do not set it */
+    bool *ever;
     /* With a GPU: planned addresses of blocks. NULL: a block may get any free address. */
     osh_places *places;  // own
     /* Smallest budgets with which the run is possible. least.host includes base_bytes. */

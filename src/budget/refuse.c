@@ -131,8 +131,3 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
 done:
     return rc;
 }
-
-bool osh_memory_pins(const osh_options *o)
-{
-    return !o->pin_memory || strcmp(o->pin_memory, "false");
-}
