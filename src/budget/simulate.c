@@ -60,6 +60,7 @@ static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
         max_into(&most->longest, lengths[0]);
     }
     s->by_sample.n_threads = s->whole.n_threads = s->n_threads;
+    s->whole.past = p->schedule->past;
 done:
     osh_free(cx, lengths);
     return rc;
