@@ -88,6 +88,8 @@ typedef struct osh_budget {
     osh_memory memory;
 } osh_budget;
 
+/* Returns the number of MiB in which n bytes fit. */
+static inline double mib_for(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 static inline void max_into(int64_t *peak, int64_t now)
 {
     if (now > *peak) *peak = now;

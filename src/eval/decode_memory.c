@@ -26,11 +26,6 @@ typedef struct sums {
     int64_t base; // bytes that do not belong to a subgraph or to the head
 } sums;
 
-static double least_mib(int64_t peak)
-{
-    return (double)((peak + OSH_ISA_NOISE_BYTES + (1 << 20) - 1) >> 20);
-}
-
 /* Counts the bytes that each subgraph needs for n tokens after `past` earlier tokens. */
 static osh_status piece_count(osh_ctx *cx, sums *t, int64_t n, int64_t past)
 {
@@ -107,7 +102,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--host-memory %.0fMiB is too small: want at least --host-memory %.0fMiB; fewer "
                  "new tokens need less",
-                 (double)(limit >> 20), least_mib(least));
+                 (double)(limit >> 20), mib_for(least + OSH_ISA_NOISE_BYTES));
     /* Without a budget, uses seven eighths of the available memory. */
     int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;
     for (int i = 0; i <= s->f->parts->n; i++) {
