@@ -1,17 +1,26 @@
-/* utf8.c - checks UTF-8 byte by byte; eight ASCII bytes are skipped at once. */
+/* utf8.c - checks, decodes and encodes UTF-8. The check skips eight ASCII bytes at once. */
 #include "base/utf8.h"
 #include <string.h>
 
+/* Returns the number of bytes of the sequence that begins with the byte b, which is not ASCII, or 0
+ * if no sequence begins with b. Sets *lo and *hi to the limits of the second byte. After some first
+ * bytes these limits are narrower, which excludes overlong sequences, surrogates and everything
+ * above U+10FFFF (RFC 3629). */
+static uint8_t sequence_size(uint8_t b, uint8_t *lo, uint8_t *hi)
+{
+    *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+    *hi = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+    return b < 0xC2 || b > 0xF4 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
+}
+
 /* Begins a sequence with the byte b, which is not ASCII. Returns false if no sequence begins with
- * b. If b is E0, ED, F0 or F4, the second byte has narrower limits. They exclude overlong
- * sequences, surrogates and everything above U+10FFFF (RFC 3629). */
+ * b. */
 static bool sequence_begin(osh_utf8 *u, uint8_t b)
 {
+    uint8_t size = sequence_size(b, &u->lo, &u->hi);
     u->start = u->n_bytes, u->lead = b;
-    u->wants = b >= 0xF0 ? 3 : b >= 0xE0 ? 2 : 1;
-    u->lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
-    u->hi = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
-    return b >= 0xC2 && b <= 0xF4;
+    u->wants = size ? size - 1 : 0;
+    return size;
 }
 
 bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n)
@@ -39,3 +48,79 @@ bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n)
 }
 
 bool osh_utf8_ends(const osh_utf8 *u) { return !u->wants; }
+
+/* Returns the size in bytes of the character at s. If the character is not valid, returns 0 and
+ * sets *bad to the size of the maximal subpart. */
+static size_t utf8_scan(const uint8_t *s, size_t n, size_t *bad)
+{
+    uint8_t lo, hi;
+
+    *bad = 1;
+    if (s[0] < 0x80) return 1;
+    size_t want = sequence_size(s[0], &lo, &hi);
+    for (size_t i = 1; i < want; i++) {
+        if (i >= n || s[i] < lo || s[i] > hi) return 0;
+        *bad = i + 1;
+        lo = 0x80, hi = 0xBF;
+    }
+    return want;
+}
+
+size_t osh_utf8_decode(const char *text, size_t n, uint32_t *cp)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    size_t bad, len = utf8_scan(s, n, &bad);
+
+    switch (len) {
+    case 1: *cp = s[0]; break;
+    case 2: *cp = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu); break;
+    case 3: *cp = (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu); break;
+    case 4:
+        *cp = (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+        break;
+    default: *cp = 0xFFFD; break;
+    }
+    return len;
+}
+
+size_t osh_utf8_next(const char *text, size_t n, uint32_t *cp)
+{
+    size_t bad = 1, len = osh_utf8_decode(text, n, cp);
+
+    if (!len) utf8_scan((const uint8_t *)text, n, &bad);
+    return len ? len : bad;
+}
+
+size_t osh_utf8_encode(char *to, uint32_t cp)
+{
+    uint8_t *p = (uint8_t *)to;
+
+    if (cp < 0x80) {
+        p[0] = (uint8_t)cp;
+        return 1;
+    }
+    if (cp < 0x800) {
+        p[0] = (uint8_t)(0xC0 | cp >> 6);
+        p[1] = (uint8_t)(0x80 | (cp & 0x3F));
+        return 2;
+    }
+    if (cp < 0x10000) {
+        p[0] = (uint8_t)(0xE0 | cp >> 12);
+        p[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3F));
+        p[2] = (uint8_t)(0x80 | (cp & 0x3F));
+        return 3;
+    }
+    p[0] = (uint8_t)(0xF0 | cp >> 18);
+    p[1] = (uint8_t)(0x80 | (cp >> 12 & 0x3F));
+    p[2] = (uint8_t)(0x80 | (cp >> 6 & 0x3F));
+    p[3] = (uint8_t)(0x80 | (cp & 0x3F));
+    return 4;
+}
+
+size_t osh_utf8_before(const char *s, size_t at)
+{
+    do {
+        at--;
+    } while (at > 0 && ((uint8_t)s[at] & 0xC0) == 0x80);
+    return at;
+}

@@ -101,12 +101,6 @@ void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear)
     r->sums = band_larger(r->sums, (size_t)(2 * n) * sizeof(double));
 }
 
-size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor)
-{
-    return (size_t)osh_checkpoint_unit(p->in->ck, tensor) *
-           osh_dtype_bytes(p->in->ck->tensors[tensor].e->dtype);
-}
-
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
 {
     int64_t source = p->manifest->out_info[out].source,

@@ -51,9 +51,6 @@ typedef struct osh_band_room { // sizes in bytes of the buffers that a thread of
  * Linear, or of the copied tensor `out`. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Returns the size in bytes of the smallest part of a source tensor that can be changed without
- * reading other elements (osh_checkpoint_unit). */
-size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 /* Returns the number of bytes of the input buffer and the output buffer of one thread. */
 size_t osh_band_room_blocks(const osh_band_room *r);
 

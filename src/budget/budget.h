@@ -27,7 +27,6 @@ typedef enum {
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
 /* predicted peaks of passes on a GPU (graph/device_peaks.h) */
 typedef struct osh_device_peaks osh_device_peaks;
-typedef struct osh_trials osh_trials; // results of earlier simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
     /* True if the values that two-pass observers read a second time (schedule/looks.h) are stored
@@ -67,7 +66,9 @@ typedef struct osh_memory {
     int64_t read_bytes, write_bytes, reread_bytes;
     /* With a GPU: predicted peaks of passes. Only used while the plan is made; after that NULL. */
     osh_device_peaks *peaks; // own
-    osh_trials *trials; // own: results of earlier simulations; NULL after the plan is made
+    /* own [graph weights], only while the plan is made: true if a visit of the last simulation
+     * loads the weight; NULL: simulations do not set it */
+    bool *ever;
     /* With a GPU: planned addresses of blocks. NULL: a block may get any free address. */
     osh_places *places;  // own
     /* Smallest budgets with which the run is possible. least.host includes base_bytes. */
@@ -87,6 +88,8 @@ typedef struct osh_budget {
     osh_memory memory;
 } osh_budget;
 
+/* Returns the number of MiB in which n bytes fit. */
+static inline double mib_for(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 static inline void max_into(int64_t *peak, int64_t now)
 {
     if (now > *peak) *peak = now;

@@ -30,7 +30,6 @@ struct osh_layout {
     const osh_budget *p; // view
     osh_arena *arena;  // own
     slot *slots[OSH_LAYOUT_N_KINDS]; // own
-    int64_t n[OSH_LAYOUT_N_KINDS];
     int visit;
     osh_way way;
     osh_places *places; // own: addresses that were recorded so far
@@ -39,22 +38,25 @@ struct osh_layout {
 
 enum { WITHOUT_END = 62 }; // the simulated arena has 2^62 bytes
 
-osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
+static bool layout_is_fold(int kind)
+{
+    return kind >= OSH_LAYOUT_FOLD && kind <= OSH_LAYOUT_FOLD_HESSIAN_PART;
+}
+
+osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p, bool record)
 {
     osh_status rc = OSH_OK;
     osh_layout *c = NULL; // own
     size_t workspace;
     OSH_NEW(cx, c, 1);
-    c->p = p;
-    c->n[OSH_LAYOUT_WEIGHT] = p->in->graph->n_weights;
-    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] =
-        p->in->graph->n_values;
-    c->n[OSH_LAYOUT_SQUARES] = c->n[OSH_LAYOUT_SQUARES_PART] = p->in->graph->n_values;
-    c->n[OSH_LAYOUT_HESSIAN_PART] = c->n[OSH_LAYOUT_SHIFT_PART] = p->in->graph->n_values;
-    for (int k = OSH_LAYOUT_FOLD; k <= OSH_LAYOUT_FOLD_HESSIAN_PART; k++)
-        c->n[k] = p->rewrites->n_folds;
-    c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
-    for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
+    c->p = p, c->record = record;
+    for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) {
+        int64_t n = layout_is_fold(k)          ? p->rewrites->n_folds
+                    : k == OSH_LAYOUT_WEIGHT ? p->in->graph->n_weights
+                                             : p->in->graph->n_values;
+        if (k == OSH_LAYOUT_ROWS) n *= p->schedule->n_batches;
+        OSH_NEW(cx, c->slots[k], n);
+    }
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
     // the workspace is the first block, as in the arena of a device (see `open` of its type)
     osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
@@ -91,7 +93,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return (int64_t)osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float));
     if (kind == OSH_LAYOUT_SQUARES || kind == OSH_LAYOUT_SQUARES_PART)
         return layout_stat_bytes(&osh_stat_squares, g->values[index].width);
-    if (kind >= OSH_LAYOUT_FOLD && kind <= OSH_LAYOUT_FOLD_HESSIAN_PART) {
+    if (layout_is_fold(kind)) {
         const osh_fold *f = &p->rewrites->folds[index];
         osh_fold_types types = osh_fold_types_of(p->rewrites, f);
         return layout_stat_bytes(kind < OSH_LAYOUT_FOLD_HESSIAN ? types.channels : types.squares,
@@ -147,7 +149,6 @@ void osh_layout_enter(osh_layout *c, int visit, osh_way way)
 {
     if (c) c->visit = visit, c->way = way;
 }
-void osh_layout_record(osh_layout *c, bool on) { c->record = on; }
 
 static int compare_places(const void *x, const void *y)
 {

@@ -7,9 +7,10 @@
 #include "schedule/visit.h"
 
 typedef struct osh_layout osh_layout;
-/* Makes the simulated memory of a GPU, with only the workspace allocated. `p` must outlive it. The
- * caller frees *out with osh_layout_free. */
-osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
+/* Makes the simulated memory of a GPU, with only the workspace allocated. If `record` is true, the
+ * addresses of blocks are recorded. `p` must outlive *out. The caller frees *out with
+ * osh_layout_free. */
+osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p, bool record);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
 /* A block is identified by its kind and index. osh_layout_take allocates the block, unless it is
  * allocated already. osh_layout_give frees the block if it is allocated. If c is NULL (the run
@@ -20,8 +21,6 @@ void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
 /* Returns the number of bytes from the beginning of the simulated GPU memory to the end of its last
  * block. */
 int64_t osh_layout_extent(const osh_layout *c);
-/* osh_layout_enter sets the visit and its part (osh_way) to which the next allocations belong. If
- * osh_layout_record was called with `on` true, the addresses of new blocks are recorded. */
 /* A part of a visit (the work on one subgraph).
  * FOLD: the pass that collects statistics for the factors of folds.
  * FIRST: the passes with the original weights.
@@ -37,8 +36,6 @@ static inline osh_way osh_way_of(const osh_step *s)
 }
 /* Sets the visit and the part of the visit to which later blocks belong. c may be NULL. */
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
-/* Turns the recording of addresses on or off. */
-void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 

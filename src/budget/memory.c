@@ -13,7 +13,6 @@
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "budget/simulate.h"
-#include "budget/trials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,11 +98,10 @@ static void take_phases(osh_budget *p, int i, int rounds)
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
-    osh_memory *m = &p->memory;
     for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !visits_fit(p->schedule, b); rounds++) {
         for (int i = 0; i < p->schedule->n_visits; i++)
             if (!visit_fits(&p->schedule->visits[i], b, 0)) take_phases(p, i, rounds);
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, NULL));
     }
 done:
     return rc;
@@ -111,32 +109,38 @@ done:
 
 /* Simulates the run with the phases that take_phases derives from `rounds`. All visits get the same
  * phases. */
-static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds, bool *ever)
+static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds)
 {
     p->memory.tier = tier;
     for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, rounds);
-    return osh_memory_simulate(cx, p, tier, ever);
+    return osh_memory_simulate(cx, p, NULL);
 }
 
-static void memory_summarize(osh_budget *p)
+static bool asks_f16(const osh_budget *p)
 {
-    osh_memory *m = &p->memory;
-    m->highest = -1;
-    for (int i = 0; i < p->schedule->n_visits; i++) {
-        const osh_visit *v = &p->schedule->visits[i];
-        if (v->peak.host > m->peak.host) m->highest = i;
-        peaks_max_into(&m->peak, &v->peak);
-        m->read_bytes += v->read_bytes;
-    }
+    return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the fastest and the slowest tier that --mem-opt-level allows. */
-static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
+/* Settings that --mem-opt-level and --calib-cache allow. */
+typedef struct allowed {
+    osh_tier first, last; // fastest and slowest tier of values
+    /* First and last way in which two-pass observers get values for their second pass
+     * (schedule/looks.h). If the run has no such observer, both are the same way. */
+    osh_look first_look, last_look;
+} allowed;
+
+static allowed memory_allowed(const osh_budget *p)
 {
-    const char *level = p->in->opt->mem_opt_level;
+    const char *level = p->in->opt->mem_opt_level, *cache = p->in->opt->calib_cache;
     bool asked = level && *level >= '0' && *level <= '2';
-    *first = asked ? (osh_tier)(*level - '0') : OSH_TIER_DEVICE;
-    *last = asked ? *first : OSH_TIER_DISK;
+    allowed a = {OSH_TIER_DEVICE, OSH_TIER_DISK, OSH_LOOK_RAM, OSH_LOOK_AGAIN};
+    if (asked) a.first = a.last = (osh_tier)(*level - '0');
+    for (osh_look l = OSH_LOOK_RAM; cache && l <= OSH_LOOK_AGAIN; l++)
+        if (!strcmp(cache, osh_look_name(l))) a.first_look = a.last_look = l;
+    if (asks_f16(p)) a.first_look = a.last_look = OSH_LOOK_DISK;
+    if (p->in->on_device) a.first_look = OSH_LOOK_AGAIN; // values of a GPU are not kept on the host
+    if (!osh_looks_twice(p->schedule)) a.first_look = a.last_look;
+    return a;
 }
 
 /* Chooses phases of the visits so that the run keeps the budget b. Sets *fit to true on success. On
@@ -148,7 +152,7 @@ static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, boo
     OSH_TRY(memory_choose_phases(cx, p, b));
     for (int rounds = MOST_ROUNDS + 1; rounds && !visits_fit(p->schedule, b);
          rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0)
-        OSH_TRY(simulate_equal(cx, p, p->memory.tier, rounds, NULL));
+        OSH_TRY(simulate_equal(cx, p, p->memory.tier, rounds));
     *fit = visits_fit(p->schedule, b);
 done:
     return rc;
@@ -164,9 +168,10 @@ static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_
     osh_status rc = OSH_OK;
     osh_peaks b = {INT64_MAX, INT64_MAX, INT64_MAX};
     *(device ? &b.device : &b.host) = *least;
-    bool fit = true;
-    OSH_TRY(simulate_equal(cx, p, tier, 1, NULL));
-    if (!visits_fit(p->schedule, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    bool fit;
+    if (*least == same) goto done;
+    OSH_TRY(simulate_equal(cx, p, tier, 1));
+    OSH_TRY(try_phases(cx, p, &b, &fit));
     if (!fit) *least = same;
 done:
     return rc;
@@ -188,15 +193,14 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     osh_memory *m = &p->memory;
     /* own [n_visits]: smallest peaks of each visit in the simulations so far */
     osh_peaks *least = NULL;
-    osh_tier first, coldest;
-    allowed_tiers(p, &first, &coldest);
+    osh_tier coldest = memory_allowed(p).last;
     // smallest peaks of the run so far, if all visits have the same phases
     osh_peaks same = {INT64_MAX, INT64_MAX, INT64_MAX};
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
         osh_peaks most = {0};
-        OSH_TRY(simulate_equal(cx, p, coldest, rounds, NULL));
+        OSH_TRY(simulate_equal(cx, p, coldest, rounds));
         for (int i = 0; i < s->n_visits; i++) {
             const osh_peaks *now = &s->visits[i].peak;
             peaks_max_into(&most, now);
@@ -222,10 +226,10 @@ static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_peaks
     osh_memory *m = &p->memory;
     if (m->tier != OSH_TIER_HOST || !p->in->opt->prefetch || s->n_batches < 2) goto done;
     for (int i = 0; i < s->n_visits; i++) s->visits[i].how.values_ahead = true;
-    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    OSH_TRY(osh_memory_simulate(cx, p, NULL));
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.values_ahead = visit_fits(&s->visits[i], b, 0);
-    if (!visits_fit(s, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    if (!visits_fit(s, b)) OSH_TRY(osh_memory_simulate(cx, p, NULL));
 done:
     return rc;
 }
@@ -236,14 +240,13 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peak
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
-    osh_memory *m = &p->memory;
     // Number of attempts. An attempt fails if the new blocks of one visit move blocks of another
     // visit.
     enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
     for (int k = 0; k < TRIES; k++) {
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, NULL));
         if (visits_fit(s, b)) goto done;
         for (int i = 0; i < s->n_visits; i++)
             if (k + 2 >= TRIES || !visit_fits(&s->visits[i], b, 0))
@@ -264,11 +267,11 @@ static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_pe
     for (m->n_loaders = (int)p->in->opt->num_workers; m->n_loaders; m->n_loaders /= 2) {
         m->n_ahead = osh_loaders_ahead(m->n_loaders, p->in->data.n, p->schedule->n_batches);
         if (!m->n_ahead && !looks) continue;
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, NULL));
         if (visits_fit_ahead(p, b)) goto done;
     }
     m->n_ahead = 0;
-    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    OSH_TRY(osh_memory_simulate(cx, p, NULL));
 done:
     return rc;
 }
@@ -282,12 +285,12 @@ static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_peaks
     int64_t fits_with = 0, too_many = p->schedule->n_batches;
     while (too_many - fits_with > 1) {
         m->n_kept = (fits_with + too_many) / 2;
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, NULL));
         if (visits_fit_ahead(p, b)) fits_with = m->n_kept;
         else too_many = m->n_kept;
     }
     m->n_kept = fits_with;
-    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    OSH_TRY(osh_memory_simulate(cx, p, NULL));
 done:
     return rc;
 }
@@ -303,40 +306,19 @@ static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
     if (all.how.apart) *v = all;
 }
 
-static bool asks_f16(const osh_budget *p)
-{
-    return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
-}
-
-/* Sets *first and *last to the first and the last osh_look that --calib-cache allows. (An osh_look
- * is a way in which two-pass observers get values for their second pass, schedule/looks.h.) If the
- * run has no two-pass observer, sets both to the same osh_look. */
-static void looks(const osh_budget *p, osh_look *first, osh_look *last)
-{
-    *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
-    for (osh_look l = OSH_LOOK_RAM; p->in->opt->calib_cache && l <= OSH_LOOK_AGAIN; l++)
-        if (!strcmp(p->in->opt->calib_cache, osh_look_name(l))) *first = *last = l;
-    if (asks_f16(p)) *first = *last = OSH_LOOK_DISK;
-    if (p->in->on_device) *first = OSH_LOOK_AGAIN; // values of a GPU are not kept on the host
-    if (!osh_looks_twice(p->schedule)) *first = *last;
-}
-
 /* Chooses the fastest tier of values with which the run keeps the budget b, if each subgraph runs
  * as a whole. Sets *fit to false if no tier keeps it. */
-static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
-                                      bool *fit)
+static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
-    osh_tier first, last;
-    osh_look first_look, last_look;
-    allowed_tiers(p, &first, &last), looks(p, &first_look, &last_look);
-    for (osh_tier t = first; t <= last; t++)
-        for (s->looks = first_look;; s->looks++) {
-            OSH_TRY(simulate_equal(cx, p, t, 1, ever));
+    const allowed a = memory_allowed(p);
+    for (osh_tier t = a.first; t <= a.last; t++)
+        for (s->looks = a.first_look;; s->looks++) {
+            OSH_TRY(simulate_equal(cx, p, t, 1));
             *fit = visits_fit(s, b);
             if (*fit) goto done;
-            if (s->looks == last_look) break;
+            if (s->looks == a.last_look) break;
         }
 done:
     return rc;
@@ -346,38 +328,34 @@ done:
  * tries batches of several samples, with values in the fastest tier that is allowed. If the run
  * then fits in the budget b, chooses these batches and sets *fit to true. If not, chooses batches
  * of one sample and sets *fit to false. */
-static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
-                                      bool *fit)
+static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
-    osh_tier first, last;
     int64_t size = osh_plan_batch_size(cx, p->schedule);
     if (size == p->schedule->batch_size) goto done;
-    allowed_tiers(p, &first, &last);
     OSH_TRY(osh_plan_batches(cx, p->schedule, size));
-    OSH_TRY(simulate_equal(cx, p, first, 1, ever));
+    OSH_TRY(simulate_equal(cx, p, memory_allowed(p).first, 1));
     *fit = visits_fit_ahead(p, b);
     if (!*fit) OSH_TRY(osh_plan_batches(cx, p->schedule, 1));
 done:
     return rc;
 }
 
-static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever)
+static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    osh_tier first, last;
-    osh_look first_look;
+    const allowed a = memory_allowed(p);
     bool fit = false;
-    allowed_tiers(p, &first, &last), looks(p, &first_look, &s->looks);
+    s->looks = a.last_look;
     m->n_kept = m->n_ahead = m->n_loaders = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device;
-    s->looks = first_look;
-    OSH_TRY(memory_choose_batch(cx, p, b, ever, &fit));
-    if (!fit) OSH_TRY(memory_choose_whole(cx, p, b, ever, &fit));
-    bool kept = fit && m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->in->on_device;
+    s->looks = a.first_look;
+    OSH_TRY(memory_choose_batch(cx, p, b, &fit));
+    if (!fit) OSH_TRY(memory_choose_whole(cx, p, b, &fit));
+    bool kept = fit && m->tier == OSH_TIER_DISK && a.first != OSH_TIER_DISK && !p->in->on_device;
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
     OSH_TRY(memory_choose_loaders(cx, p, b));
     if (kept) OSH_TRY(memory_choose_kept(cx, p, b));
@@ -472,9 +450,13 @@ static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
     max_into(&m->peak.host, tuning), max_into(&outside->host, tuning);
     max_into(&outside->host, m->load_bytes - m->base_bytes);
     peaks_max_into(&m->least, outside);
-    for (int i = 0; i + 1 < s->n_visits; i++)
-        if (s->visits[i].how.prefetch) s->visits[i].peak.host += s->visits[i + 1].first_load;
-    memory_summarize(p);
+    for (int i = 0; i < s->n_visits; i++) {
+        osh_visit *v = &s->visits[i];
+        if (v->how.prefetch) v->peak.host += s->visits[i + 1].first_load;
+        if (v->peak.host > m->peak.host) m->highest = i;
+        peaks_max_into(&m->peak, &v->peak);
+        m->read_bytes += v->read_bytes;
+    }
     max_into(&m->peak.host, m->load_bytes - m->base_bytes);
 done:
     return rc;
@@ -486,7 +468,8 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    if (p->schedule->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
+    if (p->schedule->n_visits && p->in->on_device)
+        OSH_TRY(osh_memory_simulate(cx, p, &m->places));
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
     /* A message recommends least.host for the user's next process. The base of that process may be
@@ -515,7 +498,6 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
     const osh_options *o = p->in->opt;
-    bool *ever = NULL; // own
     m->highest = -1;
     memory_choose_f16(cx, p);
     OSH_TRY(osh_base_bytes(cx, p));
@@ -523,13 +505,13 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
                             budget_of_option(o->host_memory, m->base_bytes),
                             budget_of_option(o->scratch_size, 0)};
     OSH_TRY(budget_of_gpu(cx, &b, p));
-    if (p->in->graph) OSH_NEW(cx, ever, p->in->graph->n_weights);
+    if (p->in->graph) OSH_NEW(cx, m->ever, p->in->graph->n_weights);
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE) {
         s->n_visits = osh_n_ranges(s);
         OSH_NEW(cx, s->visits, s->n_visits);
-        OSH_TRY(memory_choose(cx, p, &b, ever));
+        OSH_TRY(memory_choose(cx, p, &b));
     }
-    OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
+    OSH_TRY(osh_memory_rest(cx, p, &b, &outside));
     OSH_TRY(memory_sum_up(cx, p, &outside));
     if (!peaks_fit(&m->peak, &b) || (o->host_memory > 0 && !osh_others_fit(o)))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
@@ -545,8 +527,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
-    osh_trials_free(cx, m->trials), m->trials = NULL;
-    osh_free(cx, ever);
+    osh_free(cx, m->ever), m->ever = NULL;
     return rc;
 }
 

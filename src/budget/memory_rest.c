@@ -10,7 +10,7 @@
 #include "base/profile.h"
 #include "budget/bands.h"
 #include "budget/memory.h"
-#include "budget/simulate_solve.h"
+#include "budget/simulate.h"
 #include "graph/counted.h"
 #include "io/edges.h"
 #include "learn/tune.h"
@@ -208,8 +208,7 @@ static void stream_choose(osh_budget *p, int threads, const osh_peaks *b, osh_pe
     if (m->n_held < 0) m->n_held = 0;
 }
 
-osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_peaks *b,
-                           osh_peaks *least)
+osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const osh_peaks *b, osh_peaks *least)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -217,8 +216,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     // own [source tensors]: true if a visit loads the tensor, so that its copy needs no second read
     bool *seen = NULL;
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
-    for (int w = 0; ever && w < p->in->graph->n_weights; w++)
-        if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)
+    for (int w = 0; m->ever && w < p->in->graph->n_weights; w++)
+        if (m->ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)
             seen[p->in->graph->weights[w].tensor] = true;
     *least = (osh_peaks){0};
     m->n_held = 0;

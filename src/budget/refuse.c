@@ -8,11 +8,8 @@
 #include "math/isa.h"
 #include "budget/memory.h"
 #include "budget/refuse.h"
-#include "budget/trials.h"
 #include "schedule/range.h"
 #include "tensor/scalar.h"
-
-static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
 /* Computes the smallest budgets of the job with --sequential-targets Linear. Sets them to -1 if the
  * job cannot use this option. */
@@ -61,7 +58,6 @@ done:
     osh_free(cx, match.readers);
     osh_free(cx, match.users);
     osh_device_peaks_free(cx, other.memory.peaks);
-    osh_trials_free(cx, other.memory.trials);
     return rc;
 }
 
@@ -85,16 +81,16 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
     if (host)
         least = osh_max64(least, o->others_host),
         of_linears = of_linears < 0 ? -1 : osh_max64(of_linears, o->others_host);
-    if (of_linears >= 0 && refuse_mib(of_linears) < refuse_mib(least))
+    if (of_linears >= 0 && mib_for(of_linears) < mib_for(least))
         snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
-                 refuse_mib(of_linears),
+                 mib_for(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
     // the message has the given budget with two decimals if it is not a whole number of MiB
     int digits = given % (1 << 20) ? 2 : 0;
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB is too small: want at least --%s %.0fMiB%s%s%s",
-                    option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,
+                    option, digits, (double)given / (1 << 20), option, mib_for(least), others,
                     less,
                     has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
 }
@@ -118,23 +114,18 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
     if (m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the GPU has %.0fMiB for the run: want at least %.0fMiB",
-                 refuse_mib(b->device), refuse_mib(m->least.device));
+                 mib_for(b->device), mib_for(m->least.device));
     if (m->least.device > b->device)
         OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least.device, l.device));
     if (m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB is too small: values between subgraphs take %.0fMiB",
-                 refuse_mib(o->scratch_size), refuse_mib(m->peak.scratch));
+                 mib_for(o->scratch_size), mib_for(m->peak.scratch));
     OSH_FAIL(cx, OSH_E_USAGE,
              "the budgets are too small together: want --host-memory %.0fMiB, --device-memory "
              "%.0fMiB and --scratch-size %.0fMiB",
-             refuse_mib(osh_max64(least_host, o->others_host)), refuse_mib(m->least.device),
-             refuse_mib(m->least.scratch));
+             mib_for(osh_max64(least_host, o->others_host)), mib_for(m->least.device),
+             mib_for(m->least.scratch));
 done:
     return rc;
-}
-
-bool osh_memory_pins(const osh_options *o)
-{
-    return !o->pin_memory || strcmp(o->pin_memory, "false");
 }

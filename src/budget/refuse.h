@@ -11,6 +11,4 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
  * number of bytes that they need, plus OSH_ISA_NOISE_BYTES. (Only messages need the added bytes:
  * they recommend o->others_host for another process, which may need more than this one.) */
 bool osh_others_fit(const osh_options *o);
-/* True if the host memory of values is page-locked, which makes copies to a GPU fast. */
-bool osh_memory_pins(const osh_options *o);
 #endif

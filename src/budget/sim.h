@@ -8,22 +8,21 @@
 #include "schedule/visit.h"
 
 typedef struct osh_sim_weights {
-    bool *loaded;   // own [weights]: true if the weight is in memory
-    bool *ever;     // own [weights]: true if any visit loads the weight
+    bool *loaded;   // [weights] true if the weight is in memory
     /* With a GPU: true if host memory has a copy of the weight. The copy is freed when the weight
      * is solved or written. */
-    bool *kept;     // own [weights]
-    bool *want;     // own [weights]: true if the current step loads the weight
+    bool *kept;     // [weights]
+    bool *want;     // [weights] true if the current step loads the weight
     int64_t bytes;  // bytes of the loaded weights
     int64_t copies; // bytes of the copies in host memory (kept)
     bool began;     // true after the visit has loaded its first weights
 } osh_sim_weights;
 
 typedef struct osh_sim_values {
-    bool *stored;   // own [values]: true if the activation store has the value
-    bool *held; // own [values]: true if the first n_kept batches have the value in memory
+    bool *stored;   // [values] true if the activation store has the value
+    bool *held;     // [values] true if the first n_kept batches have the value in memory
     /* True if the first n_kept batches pass the value to the current step without a copy. */
-    bool *lent;     // own [values]
+    bool *lent;     // [values]
     int64_t n_kept; // number of batches whose values stay in memory (osh_memory.n_kept)
     int64_t bytes;  // bytes of values in the activation store
     int64_t kept;   // bytes of the values that the first n_kept batches have in memory
@@ -34,8 +33,8 @@ typedef struct osh_sim_values {
 } osh_sim_values;
 
 typedef struct osh_sim_stats {
-    bool *open[OSH_N_SUMS]; // own [values]: true while the sum of the value is collected
-    bool *counts;   // own [linears]: true if the histograms of the Linear exist
+    bool *open[OSH_N_SUMS]; // [values] true while the sum of the value is collected
+    bool *counts;   // [linears] true if the histograms of the Linear exist
     size_t *hook;   // own [values]: bytes that updating the statistics of the value needs
     int64_t bytes;  // bytes of all statistics
     int64_t parts;  // bytes of partial sums (member `part` of osh_stat); `bytes` includes them
@@ -52,7 +51,7 @@ typedef struct osh_sim_stats {
 /* Values that are kept in memory or on the disk for the second pass of two-pass observers
  * (schedule/looks.h). */
 typedef struct osh_sim_looks {
-    bool *of;          // own [values]: true if the value is kept for the second pass
+    bool *of;          // [values] true if the value is kept for the second pass
     /* now: bytes of the kept values.
      * next: bytes of kept values that the next pass adds. */
     int64_t now, next;
@@ -74,7 +73,8 @@ typedef struct osh_sim {
     /* Host bytes for one sample of the widest value. They are in use while the sample is
      * compressed, and while it is copied between GPU and disk. */
     int64_t frame;
-    bool *solved;   // own [linears]: true if the Linear is solved
+    bool *solved;   // [linears] true if the Linear is solved
+    bool *flags;    // own: the arrays of bools of this struct and of its members, one after another
     osh_exec_marks marks; // own
     /* steps: own, the steps of the current visit. ahead: own, the steps of the next visit; NULL
      * without a GPU. */
@@ -87,11 +87,9 @@ typedef struct osh_sim {
 
 /* ---- simulate_bytes.c: sizes and peaks ---- */
 
-/* Raises the peaks of the current visit.
- * device, host: bytes that only the caller knows. The function itself adds the loaded weights, the
- * copies of weights, the statistics and the values of kept batches.
- * values: bytes of values in the activation store. */
-void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
+/* Raises the peaks of the current visit. device, host: bytes that only the caller knows. The
+ * function itself adds the loaded weights, the copies of weights, the statistics and the values. */
+void osh_sim_note(osh_sim *s, int64_t device, int64_t host);
 /* Returns the number of bytes that value v of batch b has in the activation store. They may be on
  * the disk, in host memory, or in the GPU's arena. */
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);

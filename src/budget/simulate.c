@@ -24,13 +24,13 @@
 #include "budget/memory_rest.h"
 #include "budget/sim.h"
 #include "budget/simulate.h"
-#include "budget/simulate_solve.h"
-#include "budget/trials.h"
 #include "match/cache.h"
 #include "ops/device_ops.h"
 #include "rewrite/folds.h"
+#include "schedule/visit_walk.h"
 #include "schedule/looks.h"
 #include "store/activations.h"
+#include "tensor/scalar.h"
 
 static int compare_lengths(const void *a, const void *b)
 {
@@ -61,30 +61,39 @@ static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
         max_into(&most->longest, lengths[0]);
     }
     s->by_sample.n_threads = s->whole.n_threads = s->n_threads;
+    s->whole.past = p->schedule->past;
 done:
     osh_free(cx, lengths);
     return rc;
 }
 
-static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
+/* Allocates the arrays of bools. All of them have the length of the longest. */
+static osh_status sim_new_flags(osh_ctx *cx, osh_sim *s)
+{
+    osh_status rc = OSH_OK;
+    bool **all[] = {&s->weights.loaded, &s->weights.kept, &s->weights.want, &s->values.stored,
+                    &s->values.held, &s->values.lent, &s->looks.of, &s->stats.counts, &s->solved};
+    enum { N = sizeof all / sizeof *all };
+    int64_t n = osh_max64(s->p->in->graph->n_values, s->p->in->graph->n_weights);
+    n = osh_max64(n, s->p->match->n_linears);
+    OSH_NEW(cx, s->flags, (N + OSH_N_SUMS) * n);
+    for (int k = 0; k < N; k++) *all[k] = s->flags + k * n;
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) s->stats.open[k] = s->flags + (N + k) * n;
+done:
+    return rc;
+}
+
+static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p, bool record)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    *s = (osh_sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->schedule->batch_tokens};
-    if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->gpu, p));
+    *s = (osh_sim){.p = p, .tier = p->memory.tier, .n_threads = osh_threads(cx),
+                   .batch_tokens = p->schedule->batch_tokens};
+    s->values.n_kept = osh_memory_kept(p, s->tier);
+    if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->gpu, p, record));
     else OSH_TRY(sim_find_batches(cx, s));
-    OSH_NEW(cx, s->weights.loaded, g->n_weights);
-    OSH_NEW(cx, s->weights.ever, g->n_weights);
-    OSH_NEW(cx, s->weights.want, g->n_weights);
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->stats.open[k], g->n_values);
-    OSH_NEW(cx, s->stats.counts, p->match->n_linears);
-    OSH_NEW(cx, s->values.stored, g->n_values);
-    OSH_NEW(cx, s->values.held, g->n_values);
-    OSH_NEW(cx, s->values.lent, g->n_values);
+    OSH_TRY(sim_new_flags(cx, s));
     OSH_NEW(cx, s->stats.hook, g->n_values);
-    OSH_NEW(cx, s->looks.of, g->n_values);
-    OSH_NEW(cx, s->weights.kept, g->n_weights);
-    OSH_NEW(cx, s->solved, p->match->n_linears);
     OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
     OSH_TRY(osh_steps_new(cx, &s->steps, g));
     if (s->gpu) OSH_TRY(osh_steps_new(cx, &s->ahead, g));
@@ -113,22 +122,12 @@ done:
 
 static void sim_deinit(osh_ctx *cx, osh_sim *s)
 {
-    osh_free(cx, s->weights.loaded);
-    osh_free(cx, s->weights.ever);
-    osh_free(cx, s->weights.want);
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_free(cx, s->stats.open[k]);
-    osh_free(cx, s->stats.counts);
-    osh_free(cx, s->values.stored);
-    osh_free(cx, s->values.held);
-    osh_free(cx, s->values.lent);
+    osh_free(cx, s->flags);
     osh_free(cx, s->stats.hook);
-    osh_free(cx, s->looks.of);
-    osh_free(cx, s->weights.kept);
     osh_layout_free(cx, s->gpu);
     osh_exec_marks_deinit(cx, &s->marks);
     osh_steps_free(cx, s->steps);
     osh_steps_free(cx, s->ahead);
-    osh_free(cx, s->solved);
 }
 
 /* Counts the bytes of the sums for the input of Linear l. Also counts the bytes that are needed to
@@ -199,7 +198,7 @@ static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bo
     }
     osh_looks_of(s->looks.of, NULL, s->p->schedule, r, values);
     s->looks.next = osh_sim_looked_bytes(s);
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }
@@ -208,16 +207,6 @@ static int64_t sim_weight_bytes(const osh_sim *s, int w)
 {
     if (s->gpu) return osh_layout_bytes(s->gpu, OSH_LAYOUT_WEIGHT, w);
     return (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
-}
-
-static void sim_load_one(osh_sim *s, int w)
-{
-    const osh_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
-    s->weights.loaded[w] = s->weights.ever[w] = true;
-    s->weights.bytes += sim_weight_bytes(s, w);
-    if (!s->weights.began)
-        s->to->first_load += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
-    s->to->read_bytes += e->end - e->begin;
 }
 
 /* Sets want[w] to true if the step needs weight w and the weight is not in memory. */
@@ -241,7 +230,7 @@ static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
     if (load) sim_want_weights(s, s->weights.want, r, load);
     for (int w = r->w0; load && w < r->w1; w++)
         if (s->weights.want[w]) OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }
@@ -252,7 +241,7 @@ static void sim_note_reload(osh_sim *s, const osh_linear *l)
 {
     int64_t way = s->gpu ? (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, l->weight) : 0;
     int64_t codes = (int64_t)osh_mem_gross((size_t)(l->O * l->I));
-    osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values.bytes);
+    osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes);
 }
 
 /* Counts the weights of range r that the step loads, and allocates their simulated GPU memory. */
@@ -263,13 +252,18 @@ static osh_status sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const os
     sim_want_weights(s, s->weights.want, r, st);
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->weights.want[w]) continue;
-        sim_load_one(s, w);
+        const osh_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
+        int64_t bytes = (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+        s->weights.loaded[w] = true;
+        if (s->p->memory.ever) s->p->memory.ever[w] = true;
+        s->weights.bytes += sim_weight_bytes(s, w);
+        if (!s->weights.began) s->to->first_load += bytes;
+        s->to->read_bytes += e->end - e->begin;
         if (!s->gpu) continue;
-        s->weights.kept[w] = true;
-        s->weights.copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+        s->weights.kept[w] = true, s->weights.copies += bytes;
         OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
     }
-    osh_sim_note(s, s->p->memory.reading, 0, s->values.bytes);
+    osh_sim_note(s, s->p->memory.reading, 0);
     for (int i = r->l0; i < r->l1; i++)
         if (s->weights.want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
@@ -280,17 +274,15 @@ done:
     return rc;
 }
 
-static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
+static void sim_reload(osh_sim *s, const osh_step *st)
 {
-    const osh_visit *v = s->to;
-    for (int i = r->l0; i < r->l1; i++) {
-        const osh_linear *l = &s->p->match->linears[i];
-        if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        /* If several ranks share the job, each of them reads all solved weights from the output. */
-        bool in_memory = !v->how.segments && !v->how.round_bytes && !osh_is_divided(s->p->in->opt);
-        if (in_memory) continue;
-        sim_note_reload(s, l);
-    }
+    const osh_phases *how = &s->to->how;
+    osh_span own = osh_linears_of_nodes(s->p->match, st->first, st->n);
+    /* If several ranks share the job, each of them reads all solved weights from the output. */
+    if (!how->segments && !how->round_bytes && !osh_is_divided(s->p->in->opt)) return;
+    for (int i = own.first; i < own.end; i++)
+        if (osh_wants(s->p->schedule, &s->p->match->linears[i]))
+            sim_note_reload(s, &s->p->match->linears[i]);
 }
 
 /* Adds the bytes of the statistics from which the factors of the range's folds are computed. If
@@ -312,15 +304,15 @@ static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *group
 static osh_status sim_fold_take(osh_ctx *cx, osh_sim *s, int fold)
 {
     osh_status rc = OSH_OK;
-    const osh_groups *groups = &s->p->in->groups;
     osh_fold_types types = osh_fold_types_of(s->p->rewrites, &s->p->rewrites->folds[fold]);
-    OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD, fold));
-    if (osh_stat_is_grouped(types.channels, groups))
-        OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_PART, fold));
-    if (!types.squares) goto done;
-    OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_HESSIAN, fold));
-    if (osh_stat_is_grouped(types.squares, groups))
-        OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_HESSIAN_PART, fold));
+    const struct { const osh_stat_type *type; osh_layout_kind all, part; } blocks[] = {
+        {types.channels, OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART},
+        {types.squares, OSH_LAYOUT_FOLD_HESSIAN, OSH_LAYOUT_FOLD_HESSIAN_PART}};
+    for (int k = 0; k < 2 && blocks[k].type; k++) {
+        OSH_TRY(osh_layout_take(cx, s->gpu, blocks[k].all, fold));
+        if (osh_stat_is_grouped(blocks[k].type, &s->p->in->groups))
+            OSH_TRY(osh_layout_take(cx, s->gpu, blocks[k].part, fold));
+    }
 done:
     return rc;
 }
@@ -333,7 +325,7 @@ static osh_status sim_fold_open(osh_ctx *cx, osh_sim *s, const osh_range *r)
         if (osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i]))
             OSH_TRY(sim_fold_take(cx, s, i));
     sim_fold_add(s, r, &s->p->in->groups, 1);
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }
@@ -353,7 +345,7 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
         for (int k = OSH_LAYOUT_FOLD; k <= OSH_LAYOUT_FOLD_HESSIAN_PART; k++)
             osh_layout_give(s->gpu, (osh_layout_kind)k, i);
         OSH_TRY(osh_sim_fold_scratch(cx, &bytes, s, &s->p->rewrites->folds[i]));
-        osh_sim_note(s, s->gpu ? 0 : bytes, s->gpu ? fetched + bytes : 0, s->values.bytes);
+        osh_sim_note(s, s->gpu ? 0 : bytes, s->gpu ? fetched + bytes : 0);
     }
     sim_fold_add(s, r, &one, -1);
 done:
@@ -395,11 +387,8 @@ static void sim_drop(osh_sim *s, const bool *keep)
 
 static void sim_drop_dead(osh_sim *s, const osh_range *r)
 {
-    for (int v = r->v0; v < r->v1; v++) {
-        bool after = false;
-        for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
-        if (!after) sim_forget(s, v);
-    }
+    for (int v = r->v0; v < r->v1; v++)
+        if (!osh_visit_has(r->live_out, r->n_live_out, v)) sim_forget(s, v);
 }
 
 static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
@@ -409,7 +398,7 @@ static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const os
     case OSH_STEP_LOAD: return sim_load(cx, s, r, st);
     case OSH_STEP_PASS: return osh_sim_pass(cx, s, st);
     case OSH_STEP_SOLVE: return osh_sim_solve(cx, s, r, st);
-    case OSH_STEP_RELOAD: sim_reload(s, r, st->first, st->n); break;
+    case OSH_STEP_RELOAD: sim_reload(s, st); break;
     case OSH_STEP_RELEASE: sim_release(s, st->first, st->n); break;
     case OSH_STEP_DROP: sim_drop(s, st->values); break;
     case OSH_STEP_FOLD_OPEN: return sim_fold_open(cx, s, r);
@@ -435,19 +424,14 @@ done:
     return rc;
 }
 
-/* Simulates all visits with the phases in p->schedule->visits and with values in the tier `tier`.
- * Sets the peaks of the visits. Sets ever[w] to true if any visit loads weight w, and *places (own)
- * to the addresses of blocks; `ever` and `places` may be NULL. */
-static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
-                                  osh_places **places)
+osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_places **places)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_sim s; // own
-    OSH_TRY(sim_init(cx, &s, p));
+    OSH_TRY(sim_init(cx, &s, p, places != NULL));
     if (s.gpu && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
-    s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
-    if (places && s.gpu) osh_layout_record(s.gpu, true);
+    if (m->ever) memset(m->ever, 0, (size_t)p->in->graph->n_weights * sizeof *m->ever);
     for (int i = 0; i < p->schedule->n_visits; i++) {
         osh_range r = osh_range_at(p->schedule, i);
         s.to = &p->schedule->visits[i], s.r = &r, s.weights.began = false, s.index = i;
@@ -458,33 +442,15 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
         sim_drop_dead(&s, &r);
         if (s.to->how.apart) peaks_max_into(&s.to->peak, &s.to->apart);
     }
-    if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));
 done:
     sim_deinit(cx, &s);
     return rc;
 }
 
-osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever)
-{
-    osh_status rc = OSH_OK;
-    bool found = false;
-    if (!ever) osh_trials_find(&found, p->memory.trials, p, tier);
-    if (found) goto done;
-    OSH_TRY(simulate_visits(cx, p, tier, ever, NULL));
-    OSH_TRY(osh_trials_add(cx, &p->memory.trials, p, tier));
-done:
-    return rc;
-}
-
-osh_status osh_memory_place(osh_ctx *cx, osh_budget *p)
-{
-    return simulate_visits(cx, p, p->memory.tier, NULL, &p->memory.places);
-}
-
 osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p)
 {
-    osh_status rc = simulate_visits(cx, p, OSH_TIER_DEVICE, NULL, NULL);
+    osh_status rc = osh_memory_simulate(cx, p, NULL);
     *host = 0;
     for (int i = 0; i < p->schedule->n_visits; i++)
         max_into(host, p->schedule->visits[i].peak.host);

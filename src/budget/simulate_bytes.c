@@ -9,8 +9,9 @@
 #include "store/loaders.h"
 #include "store/slots.h"
 
-void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
+void osh_sim_note(osh_sim *s, int64_t device, int64_t host)
 {
+    int64_t values = s->values.bytes;
     bool disk = s->tier == OSH_TIER_DISK,
          looks_disk = s->looks.now && s->p->schedule->looks == OSH_LOOK_DISK;
     int64_t dev =
@@ -161,7 +162,7 @@ void osh_sim_look(osh_sim *s)
             s->values.ahead = osh_sim_loaders_bytes(s) +
                        osh_loaders_value_bytes(p->in->graph, v, n_loaders, tokens, false);
         if (s->looks.of[v])
-            osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values.bytes);
+            osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0);
         s->looks.of[v] = false;
     }
     s->values.ahead = s->gpu ? s->values.ahead : 0;

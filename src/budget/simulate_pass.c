@@ -21,16 +21,14 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
 
 /* Simulates the end of batch b, in the order of the run. First frees those stored rows of the batch
  * that no later step reads. Then allocates the rows of the batch's outputs. `left`: bytes of GPU
- * memory that the batch still uses. *now: bytes of the values in the activation store; the function
- * updates this number. */
-static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
-                                int64_t *now)
+ * memory that the batch still uses. */
+static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left)
 {
     osh_status rc = OSH_OK;
     int end = s->tier == OSH_TIER_DISK ? 0 : s->r->v1;
     for (int v = osh_next_set(st->consume, s->r->v0, end); v < end;
          v = osh_next_set(st->consume, v + 1, end)) {
-        *now -= osh_sim_batch_rest(s, v, b);
+        s->values.bytes -= osh_sim_batch_rest(s, v, b);
         osh_layout_give(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
     }
     for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
@@ -38,8 +36,8 @@ static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int
         if (s->tier == OSH_TIER_DEVICE)
             OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_ROWS,
                                     v * s->p->schedule->n_batches + b));
-        *now += osh_sim_batch_rest(s, v, b);
-        osh_sim_note(s, (int64_t)left, 0, *now);
+        s->values.bytes += osh_sim_batch_rest(s, v, b);
+        osh_sim_note(s, (int64_t)left, 0);
     }
 done:
     return rc;
@@ -77,17 +75,18 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     osh_status rc = OSH_OK;
     const osh_budget *p = s->p;
     size_t peak = 0, left = 0;
-    int64_t out, taken, last = -1, now = s->values.bytes;
+    int64_t out, taken, last = -1, after = s->values.bytes;
     bool collects = st->observe || st->fold;
     osh_exec_span span = {p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
                           collects ? NULL : st->routed};
     osh_exec_brought in = {st->in, NULL, collects ? s->stats.hook : NULL};
     osh_layout_enter(s->gpu, s->index, osh_way_of(st));
     sim_step_rows(s, st, &out, &taken);
+    after += out - taken;
     for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
          v = osh_next_set(st->out, v + 1, s->r->v1))
-        now += osh_sim_list_rest(s, v);
-    if (s->tier == OSH_TIER_DISK) now += out;
+        s->values.bytes += osh_sim_list_rest(s, v);
+    if (s->tier == OSH_TIER_DISK) s->values.bytes += out;
     // bytes of the blocks at the end of the GPU's memory, through which values are copied
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
@@ -97,11 +96,11 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
         int64_t n = osh_batch_tokens(p->schedule, b);
         if (n != last) OSH_TRY(osh_device_peaks_at(cx, &peak, &left, p->memory.peaks, n));
         last = n;
-        osh_sim_note(s, (int64_t)(ways + peak), rows, now);
-        OSH_TRY(sim_end_batch(cx, s, st, b, ways + left, &now));
+        osh_sim_note(s, (int64_t)(ways + peak), rows);
+        OSH_TRY(sim_end_batch(cx, s, st, b, ways + left));
     }
-    s->values.bytes += out - taken;
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    s->values.bytes = after;
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }
@@ -160,11 +159,11 @@ static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, con
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->values.lent, hook}));
     s->values.kept = before - old;
-    osh_sim_note(s, exec.most, 0, s->values.bytes);
+    osh_sim_note(s, exec.most, 0);
     s->values.kept = before + out - taken - new, s->looks.now += grow;
-    osh_sim_note(s, exec.most, 0, s->values.bytes);
+    osh_sim_note(s, exec.most, 0);
     s->values.kept = before + out - taken;
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }
@@ -183,14 +182,16 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
      * exist. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
-    int64_t early = s->values.bytes, late = s->values.bytes + out - taken - new + old;
-    osh_sim_note(s, exec.most, 0, early);
-    osh_sim_note(s, exec.left, 0, early + new);
-    s->looks.now += grow;
-    osh_sim_note(s, exec.most, 0, late);
-    osh_sim_note(s, exec.left, 0, late + new);
-    s->values.bytes += out - taken;
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    int64_t after = s->values.bytes + out - taken;
+    osh_sim_note(s, exec.most, 0);
+    s->values.bytes += new;
+    osh_sim_note(s, exec.left, 0);
+    s->values.bytes = after - new + old, s->looks.now += grow;
+    osh_sim_note(s, exec.most, 0);
+    s->values.bytes = after + old;
+    osh_sim_note(s, exec.left, 0);
+    s->values.bytes = after;
+    osh_sim_note(s, 0, 0);
 done:
     return rc;
 }

@@ -3,7 +3,7 @@
 
 #include "budget/bytes.h"
 #include "budget/sim.h"
-#include "budget/simulate_solve.h"
+#include "budget/simulate.h"
 #include "match/cache.h"
 #include "match/lookup.h"
 #include "quant/observer.h"
@@ -124,7 +124,7 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;
-    osh_sim_note(s, device, host, s->values.bytes);
+    osh_sim_note(s, device, host);
     s->peak = &s->to->peak;
 }
 
@@ -254,9 +254,8 @@ static void sim_note_packing(osh_sim *s, const solving *x)
     for (int k = 0; k < x->call->n; k++)
         max_into(&most, (int64_t)osh_job_result_bytes(&x->call->jobs[k]));
     if (s->gpu)
-        osh_sim_note(s, x->copy, (x->results < x->work ? x->results : x->work) + order + x->pack,
-                     s->values.bytes);
-    else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
+        osh_sim_note(s, x->copy, (x->results < x->work ? x->results : x->work) + order + x->pack);
+    else osh_sim_note(s, most + order + x->copy, x->pack);
 }
 
 /* Counts the bytes of a call that is solved alone. Then frees the statistics that no later call
@@ -273,8 +272,8 @@ static osh_status sim_solve_call(osh_ctx *cx, osh_sim *s, solving *x, bool first
     }
     jobs->apart = false;
     OSH_TRY(solving_count(cx, x, s, first_of_block));
-    if (s->gpu) osh_sim_note(s, (int64_t)x->on_gpu + x->copy, x->work, s->values.bytes);
-    else osh_sim_note(s, x->work + x->copy, 0, s->values.bytes);
+    if (s->gpu) osh_sim_note(s, (int64_t)x->on_gpu + x->copy, x->work);
+    else osh_sim_note(s, x->work + x->copy, 0);
     sim_note_packing(s, x);
     if (x->call->others) goto done;
     *osh_sim_hook(s, x->lead->input) = 0;

@@ -9,6 +9,7 @@
 #include "eval/decode_memory.h"
 
 #include "base/available.h"
+#include "budget/budget.h"
 #include "math/isa.h"
 
 enum { SMALL_BYTES = 2 << 20 }; // bytes for small lists, which are not counted one by one
@@ -21,49 +22,21 @@ typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
     /* Bytes that each subgraph needs; the last element is for the head. */
-    need *of;        // own [subgraphs + 1]
-    bool *before;    // own [graph values]: true for inputs of the current subgraph
-    int64_t reading; // bytes of scratch for reading a weight
-    int64_t base;    // bytes that do not belong to a subgraph or to the head
+    need *of;     // own [subgraphs + 1]
+    int64_t base; // bytes that do not belong to a subgraph or to the head
 } sums;
 
-static double least_mib(int64_t peak)
-{
-    return (double)((peak + OSH_ISA_NOISE_BYTES + (1 << 20) - 1) >> 20);
-}
-
-/* Raises *work to the bytes that the subgraph needs for n tokens after `past` earlier tokens. */
-static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const osh_forward_part *p,
-                              int64_t n, int64_t past)
+/* Counts the bytes that each subgraph needs for n tokens after `past` earlier tokens. */
+static osh_status piece_count(osh_ctx *cx, sums *t, int64_t n, int64_t past)
 {
     osh_status rc = OSH_OK;
     const osh_forward *f = t->s->f;
-    const osh_graph *g = f->graph;
-    osh_exec_span span = osh_forward_span(p);
-    osh_exec_batch one = {.n_tokens = n, .n_threads = osh_threads(cx), .past = past};
-    int64_t before = 0;
-    size_t passing = 0;
-    for (int v = 0; v < g->n_values; v++)
-        if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
-    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
-    if (osh_forward_may_round(f)) // a rounded input is a copy, so its bytes are added
-        passing += osh_tensor_gross((size_t)n * osh_exec_input_bytes(&span));
-    if ((int64_t)passing > *work) *work = (int64_t)passing;
-    if (before + t->reading > *work) *work = before + t->reading;
-done:
-    return rc;
-}
-
-static osh_status part_count(osh_ctx *cx, void *user, osh_forward_part *p)
-{
-    osh_status rc = OSH_OK;
-    sums *t = user;
-    const osh_graph *g = t->s->f->graph;
-    need *to = &t->of[p->index];
-    to->weights = osh_forward_weight_bytes(p);
-    OSH_TRY(piece_count(cx, &to->work, t, p, t->s->n_first, 0));
-    if (t->s->pieces) OSH_TRY(piece_count(cx, &to->work, t, p, 1, t->want->room - 1));
-    for (int v = 0; v < g->n_values; v++) t->before[v] = p->keep[v] && v != g->input_ids;
+    const osh_visit *visits = f->plain->schedule.visits;
+    OSH_TRY(osh_forward_count_piece(cx, f, n, past));
+    for (int i = 0; i < f->parts->n; i++) {
+        t->of[i].weights = visits[i].weight_bytes;
+        max_into(&t->of[i].work, visits[i].peak.host - visits[i].weight_bytes);
+    }
 done:
     return rc;
 }
@@ -76,7 +49,8 @@ static void head_count(need *to, const sums *t, int n_threads)
     size_t scratch =
         n->op->scratch ? n->op->scratch(n->attr, &in_width, V, 1, n_threads) : 0;
     to->weights = osh_forward_head_bytes(t->s->f);
-    to->work = (int64_t)osh_value_gross(g, g->hidden, t->s->n_first) + t->reading +
+    to->work = (int64_t)osh_value_gross(g, g->hidden, t->s->n_first) +
+               (int64_t)osh_source_scratch(t->s->f->source) +
                2 * (int64_t)osh_mem_gross(scratch) +
                (int64_t)osh_tensor_gross((size_t)V * sizeof(float)) +
                (int64_t)osh_tensor_gross((size_t)in_width * sizeof(float));
@@ -102,12 +76,10 @@ static osh_status sums_fill(osh_ctx *cx, sums *t, int64_t uncounted)
     const osh_graph *g = t->s->f->graph;
     int n = t->s->f->parts->n;
     OSH_NEW(cx, t->of, n + 1);
-    OSH_NEW(cx, t->before, g->n_values);
-    t->reading = (int64_t)osh_source_scratch(t->s->f->source);
     t->base = uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES + t->s->states;
-    t->base += 2 * (int64_t)osh_weights_lists(g) + (int64_t)osh_batch_lists(g, 2) +
-               (int64_t)osh_tensor_gross((size_t)t->s->n_first * sizeof(int32_t));
-    OSH_TRY(osh_forward_walk(cx, t->s->f, &(osh_forward_visitor){part_count, t, false}));
+    t->base += 2 * (int64_t)osh_weights_lists(g);
+    OSH_TRY(piece_count(cx, t, t->s->n_first, 0));
+    if (t->s->pieces) OSH_TRY(piece_count(cx, t, 1, t->want->room - 1));
     head_count(&t->of[n], t, osh_threads(cx));
 done:
     return rc;
@@ -130,7 +102,7 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--host-memory %.0fMiB is too small: want at least --host-memory %.0fMiB; fewer "
                  "new tokens need less",
-                 (double)(limit >> 20), least_mib(least));
+                 (double)(limit >> 20), mib_for(least + OSH_ISA_NOISE_BYTES));
     /* Without a budget, uses seven eighths of the available memory. */
     int64_t most = limit > 0 ? limit : left < 0 ? INT64_MAX : left / 8 * 7 + uncounted;
     for (int i = 0; i <= s->f->parts->n; i++) {
@@ -140,6 +112,5 @@ osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
     if (limit > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(limit - uncounted));
 done:
     osh_free(cx, t.of);
-    osh_free(cx, t.before);
     return rc;
 }

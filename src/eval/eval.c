@@ -363,7 +363,7 @@ static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
     OSH_FAIL(cx, OSH_E_USAGE,
              "--host-memory %.2fMiB is too small, because %s answers --sample: want at least "
              "--host-memory %.0fMiB",
-             (double)o->host_memory / (1 << 20), of, (double)((most + (1 << 20) - 1) >> 20));
+             (double)o->host_memory / (1 << 20), of, mib_for(most));
 done:
     return rc;
 }

@@ -47,7 +47,6 @@ struct osh_eval_gpu {
     osh_tensor *stage;         // own: host copy of a rounded input
 };
 
-static double gpu_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 static int64_t arena_gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
 
 static int64_t batch_tokens_of(const osh_eval_gpu *c, int64_t b)
@@ -235,11 +234,11 @@ static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *
     if (least > budget && !c->o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the GPU has %.0fMiB for the run: want at least %.0fMiB",
-                 gpu_mib(budget), gpu_mib(least));
+                 mib_for(budget), mib_for(least));
     if (least > budget)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--device-memory %.0fMiB is too small: want at least --device-memory %.0fMiB",
-                 gpu_mib(budget), gpu_mib(least));
+                 mib_for(budget), mib_for(least));
     c->rest_on_gpu = least + rest <= budget;
     int64_t all = least + (c->rest_on_gpu ? rest : 0);
     c->ahead = all + next <= budget;

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "budget/budget.h"
 #include "eval/saved.h"
 #include "eval/share.h"
 #include "math/isa.h"
@@ -23,10 +24,8 @@ enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
  * TENSOR_BYTES: bytes for each tensor of the source, for the list of its output tensors. */
 enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
-static double memory_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
-
 /* Returns the smallest --host-memory, in MiB, for a run with this peak. */
-static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_BYTES); }
+static double budget_mib(int64_t peak) { return mib_for(peak + OSH_ISA_NOISE_BYTES); }
 
 typedef struct job {
     const osh_eval_options *o;
@@ -107,7 +106,7 @@ static osh_status job_refuse(osh_ctx *cx, const job *j, int64_t size, int64_t pe
     char batch[80] = "", windows[96] = "";
     int64_t alone = peak, n = 0;
     if (size > 1) OSH_TRY(job_predict(cx, &alone, j, j->m->d.n, 1));
-    if (memory_mib(alone) < memory_mib(peak))
+    if (mib_for(alone) < mib_for(peak))
         snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1",
                  budget_mib(alone));
     OSH_TRY(job_most_windows(cx, &n, j, size));
@@ -116,7 +115,7 @@ static osh_status job_refuse(osh_ctx *cx, const job *j, int64_t size, int64_t pe
                  (long long)j->m->d.n, (long long)n, (long long)n);
     OSH_FAIL(cx, OSH_E_USAGE,
              "--host-memory %.0fMiB is too small: want at least --host-memory %.0fMiB%s%s",
-             memory_mib(j->o->host_memory), budget_mib(peak), batch, windows);
+             mib_for(j->o->host_memory), budget_mib(peak), batch, windows);
 done:
     return rc;
 }
@@ -126,7 +125,7 @@ static osh_status job_refuse_on_gpu(osh_ctx *cx, const job *j, int64_t peak)
     return osh_fail(cx, OSH_E_USAGE,
                     "--host-memory %.0fMiB is too small for this GPU: want at least --host-memory "
                     "%.0fMiB",
-                    memory_mib(j->o->host_memory), budget_mib(peak));
+                    mib_for(j->o->host_memory), budget_mib(peak));
 }
 
 static job job_make(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)

@@ -137,15 +137,18 @@ typedef struct osh_forward_memory {
 } osh_forward_memory;
 /* Returns the number of bytes of the head's weight and bias in memory. */
 int64_t osh_forward_head_bytes(const osh_forward *f);
-/* Predicts the host memory of osh_forward_run for the first n samples of d. */
+/* Predicts the host memory of osh_forward_run for the first n samples of d. Also sets the peaks of
+ * f->plain->schedule.visits. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
+/* Predicts the host memory of each subgraph, if n_tokens tokens of one sample run, after `past`
+ * earlier tokens of the sample. Sets the peaks of f->plain->schedule.visits. */
+osh_status osh_forward_count_piece(osh_ctx *cx, const osh_forward *f, int64_t n_tokens,
+                                   int64_t past);
 /* Returns the number of bytes of value v in the batches of this process. A batch has `size`
  * samples; only the first n samples count. If v is -1, returns the number of bytes of the batches
  * without their values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
-/* Returns how many bytes the weights take. Only weights of nodes that run count. */
-int64_t osh_forward_weight_bytes(const osh_forward_part *p);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

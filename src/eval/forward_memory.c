@@ -27,16 +27,6 @@ int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int
     return sum;
 }
 
-int64_t osh_forward_weight_bytes(const osh_forward_part *p)
-{
-    int64_t sum = 0;
-    osh_weight_set s = osh_forward_weights(p);
-    const osh_checkpoint *ck = osh_source_checkpoint(p->f->source);
-    for (int i = s.first; i < s.end; i++)
-        if (s.want[i]) sum += (int64_t)osh_weight_bytes(p->f->graph, ck, i);
-    return sum;
-}
-
 int64_t osh_forward_head_bytes(const osh_forward *f)
 {
     const osh_graph *g = f->graph;
@@ -73,27 +63,48 @@ static void plain_drop_batches(osh_ctx *cx, osh_plain *p)
     osh_free(cx, p->schedule.batch_at), p->schedule.batch_at = NULL;
 }
 
+/* Sets *peak to the host bytes of a pass of the first n samples of d. Sets the peaks of the visits
+ * of f->plain->schedule. */
+static osh_status forward_simulate(osh_ctx *cx, int64_t *peak, const osh_forward *f,
+                                   const osh_dataset *d, int64_t n, int64_t size)
+{
+    osh_status rc = OSH_OK;
+    osh_plain *p = f->plain; // its batches exist only during the simulation
+    const osh_manifest none = {0};
+    osh_budget b = {&p->in, &p->match, &p->rewrites, &none, &p->schedule,
+                    {.reading = (int64_t)osh_source_scratch(f->source)}};
+    OSH_TRY(plain_set_batches(cx, p, f, d, n, size));
+    OSH_TRY(osh_memory_of_passes(cx, peak, &b));
+done:
+    plain_drop_batches(cx, p);
+    return rc;
+}
+
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
-    /* plain_set_batches adds batches to *p; osh_forward_bytes frees these batches at its end. */
-    osh_plain *p = f->plain;
-    const osh_manifest none = {0};
-    osh_budget b = {&p->in, &p->match, &p->rewrites, &none, &p->schedule,
-                    {.reading = (int64_t)osh_source_scratch(f->source)}};
     int64_t size = batch_size > 0 ? batch_size : 1,
             base = osh_forward_values_bytes(f, d, n, size, -1);
-    OSH_TRY(plain_set_batches(cx, p, f, d, n, size));
-    base += (int64_t)osh_mem_gross((size_t)p->in.data.n * sizeof(void *));
-    OSH_TRY(osh_memory_of_passes(cx, &m->peak, &b));
+    base += (int64_t)osh_mem_gross((size_t)osh_forward_n_batches(f, n, size) * sizeof(void *));
+    OSH_TRY(forward_simulate(cx, &m->peak, f, d, n, size));
     m->left = base + osh_forward_head_bytes(f);
     const osh_subgraph *last = &f->parts->parts[f->parts->n - 1];
     for (int i = 0; i < last->n_live_out; i++)
         if (last->live_out[i] != f->graph->input_ids)
             m->left += osh_forward_values_bytes(f, d, n, size, last->live_out[i]);
-    m->peak = osh_max64(base + m->peak, m->left + b.memory.reading);
+    m->peak = osh_max64(base + m->peak, m->left + (int64_t)osh_source_scratch(f->source));
 done:
-    plain_drop_batches(cx, p);
+    return rc;
+}
+
+osh_status osh_forward_count_piece(osh_ctx *cx, const osh_forward *f, int64_t n_tokens,
+                                   int64_t past)
+{
+    int64_t peak, offsets[2] = {0, n_tokens};
+    f->plain->schedule.past = past;
+    osh_status rc =
+        forward_simulate(cx, &peak, f, &(osh_dataset){.n = 1, .offsets = offsets}, 1, 1);
+    f->plain->schedule.past = 0;
     return rc;
 }

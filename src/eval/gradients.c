@@ -325,8 +325,9 @@ typedef struct masks { // sets of values of a subgraph
     bool *in, *leaves, *all; // own [values]
 } masks;
 
-/* Sets *sum to the bytes that a subgraph needs: its weights, one sample's forward and backward
- * pass, the statistics, and the gradients that are stored between subgraphs. */
+/* Sets *sum to the bytes that a subgraph needs: its weights (osh_forward_bytes has counted them),
+ * one sample's forward and backward pass, the statistics, and the gradients that are stored between
+ * subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {
@@ -353,7 +354,7 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
                           &(osh_exec_span){g, sub->first, sub->n_nodes, p.run, m->all},
                           &(osh_exec_brought){.in = m->in}, &whole));
     int64_t work = osh_max64((int64_t)(back > forth ? back : forth), reading);
-    *sum = osh_forward_weight_bytes(&p) + waiting + work +
+    *sum = s->f->plain->schedule.visits[subgraph].weight_bytes + waiting + work +
            squares_bytes(s, sub);
 done:
     return rc;

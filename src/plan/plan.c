@@ -18,6 +18,7 @@
 #include "rewrite/folds.h"
 #include "plan/gradients.h"
 #include "budget/layout.h"
+#include "budget/memory.h"
 #include "plan/marks.h"
 #include "match/only.h"
 #include "match/padding.h"
@@ -410,7 +411,8 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
-    OSH_TRY(osh_plan_traversals(cx, p)); // also plans the memory of the run
+    OSH_TRY(osh_plan_traversals(cx, p));
+    if (!p->n_traversals) OSH_TRY(osh_plan_memory(cx, &p->budget));
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);

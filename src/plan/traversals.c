@@ -132,15 +132,11 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
-    int *of = NULL, n = 0; // own [modifiers]: index of the traversal of each modifier
-    if (independent) {
-        OSH_NEW(cx, of, r->n);
-        n = traversals_number(of, r);
-    }
-    if (n < 2) {
-        rc = osh_plan_memory(cx, &p->budget);
-        goto done;
-    }
+    int *of = NULL, n; // own [modifiers]: index of the traversal of each modifier
+    if (!independent) goto done;
+    OSH_NEW(cx, of, r->n);
+    n = traversals_number(of, r);
+    if (n < 2) goto done;
     OSH_TRY(traversals_refuse(cx, p));
     for (int i = 0; i < p->match.n_linears; i++)
         OSH_TRY(traversal_of_linear(cx, p, of, &p->match.linears[i]));

@@ -15,8 +15,9 @@
 #define OSH_TRAVERSALS_H
 #include "plan/plan.h"
 
-/* For `--pipeline independent`, finds the traversals and plans the memory of each of them. If there
- * are fewer than two traversals, plans the memory of the run instead. */
+/* For `--pipeline independent`, finds the traversals and plans the memory of each of them. Does
+ * nothing for the other pipelines, and if there are fewer than two traversals. p->n_traversals is
+ * then 0, and the caller plans the memory of the run. */
 osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p);
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p);
 #endif

@@ -14,7 +14,6 @@
 #include "plan/exchange.h"
 #include "output/stream.h"
 #include "budget/memory_rest.h"
-#include "budget/refuse.h"
 #include "run/engine.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
@@ -72,6 +71,7 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
+    const char *pin = p->in->opt->pin_memory;
     OSH_TRY(engine_find_dir(cx, e));
     OSH_TRY(osh_weights_new(cx, &e->w, p->in->graph));
     e->w->device = p->in->device, e->w->rows = p->in->ck;
@@ -80,7 +80,7 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
         cx, &e->acts, p->in->graph, &p->in->data,
         &(osh_acts_place){p->memory.tier, e->dir, osh_scratch_is_packed(p->in->opt)}));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
-    if (!osh_memory_pins(p->in->opt)) osh_acts_unpinned(e->acts);
+    if (pin && !strcmp(pin, "false")) osh_acts_unpinned(e->acts);
     OSH_TRY(osh_acts_use(cx, e->acts, p->in->device));
     if (p->memory.by_gpu) osh_acts_by_gpu(e->acts);
     OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->memory.n_loaders, p->memory.n_ahead));

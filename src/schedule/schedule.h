@@ -86,6 +86,9 @@ typedef struct osh_schedule {
      * (osh_exec_span.joins). */
     bool apart;
     bool rounds; // true if the model rounds the inputs of Linears when it runs
+    /* Number of tokens of a sample that ran in earlier passes, when a generation runs a sample in
+     * pieces; 0: a pass runs whole samples. */
+    int64_t past;
     /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */
     bool all_rows;
     /* settings of the tuning after all solves (tuning.h); if `steps` is 0, there is no tuning */

@@ -1,9 +1,10 @@
-/* tok_class.c - writes the character classes of Oniguruma as classes of PCRE2, which has another
- * version of Unicode. */
+/* tok_class.c - defines the character classes of Rust, which Hugging Face's tokenizers uses. Also
+ * writes the classes of Oniguruma as classes of PCRE2, which has another version of Unicode. */
 #include "tokenizer/tok_pattern.h"
 #include "tokenizer/tok_unicode.h"
 #include <stdio.h>
 #include <string.h>
+#include <utf8proc.h>
 
 /* Writes the ranges by which Unicode 15 to 16 extended the class `cls`: "L" stands for Lu, Ll, ...;
  * "sc:Han" is a script. */
@@ -81,4 +82,62 @@ osh_status osh_tok_boundary(osh_ctx *cx, osh_buf *out, bool negated)
     OSH_TRY(osh_buf_append(cx, out, "))", 2));
 done:
     return rc;
+}
+
+bool osh_cp_is_space(uint32_t cp)
+{
+    if (cp <= 0x20) return cp == 0x20 || (cp >= 9 && cp <= 13);
+    if (cp < 0x1680) return cp == 0x85 || cp == 0xA0;
+    return cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
+           cp == 0x202F || cp == 0x205F || cp == 0x3000;
+}
+
+static utf8proc_category_t cp_category(uint32_t cp)
+{
+    return utf8proc_category((utf8proc_int32_t)cp);
+}
+
+bool osh_cp_is_mark(uint32_t cp)
+{
+    utf8proc_category_t c = cp_category(cp);
+
+    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
+}
+
+bool osh_cp_is_numeric(uint32_t cp)
+{
+    utf8proc_category_t c = cp_category(cp);
+
+    return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO ||
+           (cp >= osh_uni_numeric[0].lo && osh_uni_in(osh_uni_numeric, cp));
+}
+
+bool osh_cp_is_punct(uint32_t cp)
+{
+    if (cp < 0x80)
+        return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
+               (cp >= '{' && cp <= '~');
+    utf8proc_category_t c = cp_category(cp);
+    bool punct = c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
+}
+
+/* True for the characters of \w. Alphabetic is L, Nl and Other_Alphabetic. All characters of
+ * Other_Alphabetic are marks or circled letters. */
+bool osh_cp_is_word(uint32_t cp)
+{
+    utf8proc_category_t c = cp_category(cp);
+
+    if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) return true;
+    if (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC)
+        return true;
+    if (osh_cp_is_mark(cp) || cp == 0x200C || cp == 0x200D) return true;
+    if ((cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+        (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189))
+        return true;
+    if (c != UTF8PROC_CATEGORY_CN) return false;
+    for (const osh_uni_range *u = osh_uni_newer; u->hi; u++)
+        if (cp >= u->lo && cp <= u->hi && (*u->cls == 'L' || *u->cls == 'M' || u->cls[1] == 'd'))
+            return true;
+    return false;
 }

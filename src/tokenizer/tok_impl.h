@@ -1,5 +1,5 @@
-/* tok_impl.h - has declarations that the files tok_*.c of a tokenizer share. src/chat uses the
- * functions for UTF-8, too.
+/* tok_impl.h - has declarations that the files tok_*.c of a tokenizer share. src/chat uses texts
+ * and character classes, too.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
  *         -> pre-tokenizers -> model -> ids, with the post-processor's ids before and after
@@ -9,6 +9,7 @@
  * of the stages is that of tokenizers' TokenizerImpl::encode. */
 #ifndef OSH_TOK_IMPL_H
 #define OSH_TOK_IMPL_H
+#include "base/utf8.h"
 #include "text/json.h"
 #include "text/json_scan.h"
 #include "text/regex.h"
@@ -76,23 +77,16 @@ osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t 
 osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
-/* ---- UTF-8 and character classes ---- */
-/* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if the bytes are not valid
- * UTF-8. */
-size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
-/* Decodes like osh_utf8_decode, but never returns 0. An invalid sequence counts as one U+FFFD, as
- * in osh_tok_utf8_clean. */
-size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
-size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns the size: 1 to 4 bytes
+/* Appends n bytes to the text. Invalid UTF-8 becomes U+FFFD (osh_utf8_next). */
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
+
+/* ---- character classes (tok_class.c) ---- */
 bool osh_cp_is_space(uint32_t cp);   // true for characters with the property White_Space
 /* True for characters of \w in Rust's regex: Alphabetic, M, Nd, Pc, Join_Control. */
 bool osh_cp_is_word(uint32_t cp);
 bool osh_cp_is_numeric(uint32_t cp); // true for characters of category N
 bool osh_cp_is_punct(uint32_t cp);   // true for characters of category P, and ASCII punctuation
 bool osh_cp_is_mark(uint32_t cp);    // true for characters of category M
-/* Returns the start of the valid character that ends at `at` (> 0). */
-size_t osh_utf8_before(const char *s, size_t at);
 
 /* A pattern of tokenizer.json: a string or an Oniguruma regex. osh_tok_pattern_find finds the first
  * match at or after `from`. If there is none, it sets at->start to SIZE_MAX. The caller must ignore

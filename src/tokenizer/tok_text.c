@@ -34,6 +34,27 @@ osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t 
     return OSH_OK;
 }
 
+osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n)
+{
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
+    size_t from = 0, at = 0;
+
+    while (at < n) {
+        size_t len = osh_utf8_decode(s + at, n - at, &cp);
+        if (len) {
+            at += len;
+            continue;
+        }
+        OSH_TRY(osh_tok_text_add(cx, out, s + from, at - from));
+        OSH_TRY(osh_tok_text_add(cx, out, "\xEF\xBF\xBD", 3));
+        from = at += osh_utf8_next(s + at, n - at, &cp);
+    }
+    OSH_TRY(osh_tok_text_add(cx, out, s + from, n - from));
+done:
+    return rc;
+}
+
 osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece added)
 {
     if (t->n_pieces == t->cap_pieces) {

@@ -352,7 +352,9 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];
     const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->manifest.out[i].name);
     int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
-    int64_t unit = (int64_t)osh_band_unit_bytes(&p->budget, src - p->in.ck->tensors);
+    // bytes of the smallest set of elements that can be changed without reading other elements
+    int64_t unit = osh_checkpoint_unit(p->in.ck, src - p->in.ck->tensors) *
+                   (int64_t)osh_dtype_bytes(src->e->dtype);
     half = unit < half ? half / unit * unit : unit;
     if (half > n_bytes) half = n_bytes;
     if (!(chunk = osh_alloc(cx, (size_t)half * 2)))
