@@ -19,10 +19,9 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
     const osh_strs targets = {items, 1};
-    /* a copy whose members are views, except the lists that are set below */
+    /* Copies. Their members are views, except the lists that are set below. */
     osh_matching match = *p->match;
-    osh_rewrites rewrites = *p->rewrites; // view
-    /* a copy whose members are views, except the lists that are set below */
+    osh_rewrites rewrites = *p->rewrites;
     osh_schedule schedule = *p->schedule;
     osh_budget other = *p;
     match.linears = NULL, match.readers = NULL, match.users = NULL;           // own
