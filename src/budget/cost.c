@@ -224,6 +224,16 @@ static bool learns_on_host(const osh_budget *p, const osh_linear *l)
     return osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
 }
 
+bool osh_cost_uses_host(const osh_budget *p)
+{
+    for (int i = 0; i < p->match->n_linears; i++)
+        if (solves_on_host(p, &p->match->linears[i]) || learns_on_host(p, &p->match->linears[i]))
+            return true;
+    for (int f = 0; f < p->rewrites->n_folds; f++)
+        if (osh_cost_of_fold(p, &p->rewrites->folds[f]) > 0) return true;
+    return false;
+}
+
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l)
 {
     if (learns_on_host(p, l)) return true;

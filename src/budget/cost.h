@@ -58,6 +58,9 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p
 /* Returns the work (estimated seconds) of the Linear. If the Linear is solved with data, this work
  * is a part of work[OSH_PHASE_SOLVE], otherwise of work[OSH_PHASE_ROUND]. */
 double osh_cost_of_linear(const osh_budget *p, int linear);
+/* True if matrix products of the host decide codes or factors although the passes run on a GPU: the
+ * host solves or learns a Linear, or searches the factors of a fold. */
+bool osh_cost_uses_host(const osh_budget *p);
 /* True if the passes run on a GPU, but the host prunes and solves the Linear, or learns its
  * codes. */
 bool osh_cost_leaves_gpu(const osh_budget *p, const osh_linear *l);

@@ -25,7 +25,8 @@ typedef struct side { // one of the two models that are evaluated
      * arena (views). */
     char **rest;          // own [batches]
     bool *now;            // own [graph values]: true for values that are now stored
-    bool rounds;          // true if the scheme rounds activations
+    bool rounds;          // true if the scheme rounds activations, KV caches or outputs
+    bool inputs;          // true if the scheme rounds inputs of Linears
 } side;
 
 struct osh_eval_gpu {
@@ -70,7 +71,7 @@ static int64_t graph_value_bytes(const osh_graph *g, int v)
 static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 {
     osh_exec_span span = osh_forward_span(p);
-    if (s->rounds) span.routed = NULL; // the hook rounds whole inputs, so experts run on all tokens
+    if (s->inputs) span.routed = NULL; // the hook rounds whole inputs, so experts run on all tokens
     return span;
 }
 
@@ -125,14 +126,15 @@ static osh_status side_count(osh_ctx *cx, osh_eval_gpu *c, side *s)
     OSH_TRY(osh_device_peaks_new(cx, &k.peaks, g));
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
-    bool quantizes = !c->o->no_activation_quantization, inputs = osh_forward_rounds_inputs(s->f);
+    bool quantizes = !c->o->no_activation_quantization;
     int64_t width = 0;
     for (int v = 0; v < g->n_values; v++)
         if (osh_forward_rounds_value(s->f, v)) max_into(&width, graph_value_bytes(g, v));
-    s->rounds = quantizes && (inputs || width);
+    s->inputs = quantizes && osh_forward_rounds_inputs(s->f);
+    s->rounds = s->inputs || (quantizes && width);
     OSH_TRY(osh_forward_walk(cx, s->f, &(osh_forward_visitor){side_count_part, &k, false}));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
-    if (quantizes && inputs) s->input = arena_gross(c->batch_tokens * k.width);
+    if (s->inputs) s->input = arena_gross(c->batch_tokens * k.width);
     if (quantizes) s->copied = s->input;
     if (quantizes && width) max_into(&s->copied, arena_gross(c->batch_tokens * width));
 done:
@@ -478,6 +480,8 @@ static osh_status side_run_part(osh_ctx *cx, void *user, osh_forward_part *part)
     }
     pr->finished = false;
     memcpy(s->now, part->keep, (size_t)g->n_values * sizeof *part->keep);
+    // the next part reads its weights first, and the prediction does not count both at that time
+    osh_tensor_free(cx, c->stage), c->stage = NULL;
 done:
     return rc;
 }
@@ -494,7 +498,6 @@ osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
         visit v = {.c = c, .s = &c->side[k], .pr = pr};
         OSH_TRY(osh_forward_walk(cx, v.s->f, &(osh_forward_visitor){side_run_part, &v, false}));
     }
-    osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
     OSH_TRY(c->kind->type->count(cx, c->device, &counted));
     if (c->direct)

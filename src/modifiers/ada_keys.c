@@ -129,7 +129,7 @@ static const char *const refused[][2] = {
     {"target_op_type", "only Linears are quantized: want targets"},
     {"ref_model_path", "the reference is the model itself: remove the key"},
     {"parallel", "use --propagate-error false for inputs without the errors of earlier layers"},
-    {"optim_device", "learning runs on the CPU: remove the key"},
+    {"optim_device", "use --device to choose where learning runs"},
     {"infer_device", "use --device to choose where the model runs"},
     {"cache_dir", "use --scratch-dir for the directory of temporary files"},
     {"num_workers", "use --num-workers for the threads that read values of the disk tier"},
@@ -183,7 +183,7 @@ osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh
 {
     static const char *const nothing[][2] = {
         {"enable_torch_compile", "nothing is compiled"},
-        {"device_ids", "learning runs on the CPU"},
+        {"device_ids", "use --device to choose where learning runs"},
         {"disable_opt_rtn",
          "learning begins with rounding to nearest, which is the result without steps: for "
          "searched ranges, want observer: imatrix_mse"},

@@ -70,6 +70,6 @@ const osh_op osh_op_act = {
     .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .by_rows = true,
-    .grad.run = {[OSH_REF] = act_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_act_grad_cuda)},
+    .grad.run = {[OSH_REF] = act_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_act_grad_cuda)},
     .traits = OSH_OP_ACTIVATES,
 };

@@ -51,6 +51,6 @@ const osh_op osh_op_add = {
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad.writes = true, .grad.in_place = true,
     .grad.run = {[OSH_REF] = add_grad_ref, [OSH_CPU] = osh_add_grad_cpu,
-             [OSH_CUDA] = OSH_CUDA_FN(osh_add_grad_cuda)},
+             [OSH_CUDA] = OSH_CUDA_GRAD(osh_add_grad_cuda)},
     .traits = OSH_OP_ADDS,
 };

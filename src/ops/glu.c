@@ -132,7 +132,7 @@ const osh_op osh_op_glu = {
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
     .grad.writes = true, .grad.in_place = true, .by_rows = true, .spreads = 3,
     .grad.run = {[OSH_REF] = glu_grad_ref, [OSH_CPU] = osh_glu_grad_cpu,
-             [OSH_CUDA] = OSH_CUDA_FN(osh_glu_grad_cuda)},
+             [OSH_CUDA] = OSH_CUDA_GRAD(osh_glu_grad_cuda)},
     .grad.scratch = osh_elementwise_scratch,
     .traits = OSH_OP_GLU | OSH_OP_ACTIVATES,
     .passes_factors = glu_passes_factors, .limits = glu_limits,

@@ -152,7 +152,7 @@ const osh_op osh_op_layer_norm = {
             [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
     .tol = 1e-12, .scratch = osh_layer_norm_scratch,
     .grad.run = {[OSH_REF] = layer_norm_grad_ref,
-                 [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_grad_cuda)},
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_layer_norm_grad_cuda)},
     .grad.arena_bytes = osh_layer_norm_grad_cuda_scratch,
     .traits = OSH_OP_NORM | OSH_OP_CENTRES,
     .norm = layer_norm_rule,

@@ -120,7 +120,7 @@ const osh_op osh_op_linear = {
     .tol = 1e-11, .scratch = osh_linear_scratch, .arena_bytes = osh_linear_cuda_scratch,
     .grad.writes = true, .by_rows = true, .spreads = 1,
     .grad.run = {[OSH_REF] = linear_grad_ref, [OSH_CPU] = osh_linear_grad_cpu,
-             [OSH_CUDA] = OSH_CUDA_FN(osh_linear_grad_cuda)},
+             [OSH_CUDA] = OSH_CUDA_GRAD(osh_linear_grad_cuda)},
     .grad.scratch = osh_linear_grad_scratch, .grad.arena_bytes = osh_linear_grad_cuda_scratch,
     .traits = OSH_OP_LINEAR | OSH_OP_COLUMNS,
     .flops = osh_product_flops,

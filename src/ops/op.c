@@ -37,6 +37,12 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
            (size_t)(n_tokens + 2) * sizeof(osh_tile);
 }
 
+osh_status osh_grad_absent(osh_ctx *cx, const osh_grad_args *a)
+{
+    (void)a;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "this binary has no gradient kernels for a GPU");
+}
+
 bool osh_op_has_grad(const osh_op *op, bool on_device)
 {
     return op->grad.run[OSH_REF] && (!on_device || op->grad.run[OSH_CUDA]);

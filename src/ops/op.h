@@ -256,6 +256,14 @@ osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
 bool osh_op_has_grad(const osh_op *op, bool on_device); // true if osh_op_grad supports the op
+/* OSH_CUDA_GRAD(f) is the gradient kernel f if the binary has CUDA, else a function that fails. So
+ * a plan for a GPU knows which ops have a gradient there, even if the binary has no CUDA. */
+#ifdef OSH_CUDA_BUILT
+#define OSH_CUDA_GRAD(f) f
+#else
+#define OSH_CUDA_GRAD(f) osh_grad_absent
+#endif
+osh_status osh_grad_absent(osh_ctx *cx, const osh_grad_args *a);
 /* Computes the gradients and adds them to a->din, on the device of dout or on the host. Fails with
  * OSH_E_UNSUPPORTED if the op has no gradient. Also fails if dout is on a device and the op has no
  * gradient for GPUs. */

@@ -131,7 +131,7 @@ const osh_op osh_op_rms_norm = {
     .tol = 1e-12, .f32_in = 1, .scratch = osh_rms_norm_scratch,
     .grad.writes = true,
     .grad.run = {[OSH_REF] = rms_norm_grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu,
-             [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
+             [OSH_CUDA] = OSH_CUDA_GRAD(osh_rms_norm_grad_cuda)},
     .grad.arena_bytes = osh_rms_norm_grad_cuda_scratch,
     .traits = OSH_OP_NORM,
     .norm = rms_norm_rule,

@@ -162,7 +162,7 @@ const osh_op osh_op_rope = {
     .arena_bytes = osh_rope_cuda_scratch,
     .grad.writes = true, .grad.in_place = true,
     .grad.run = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,
-             [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
+             [OSH_CUDA] = OSH_CUDA_GRAD(osh_rope_grad_cuda)},
     .grad.arena_bytes = osh_rope_cuda_scratch,
     .traits = OSH_OP_ROPE,
 };

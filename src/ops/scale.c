@@ -55,7 +55,7 @@ const osh_op osh_op_scale = {
     .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = scale_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_grad_cuda)},
+    .grad.run = {[OSH_REF] = scale_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_scale_grad_cuda)},
     .traits = OSH_OP_SCALES,
     .passes_factors = scale_passes_factors,
 };

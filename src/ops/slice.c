@@ -94,7 +94,7 @@ const osh_op osh_op_slice = {
     /* The CPU runs the reference kernel, which only copies. */
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
+    .grad.run = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_slice_grad_cuda)},
     .grad.scratch = osh_elementwise_scratch, .by_rows = true,
     .traits = OSH_OP_PASSES,
 };

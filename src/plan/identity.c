@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/xxh3.h"
+#include "budget/cost.h"
 #include "io/hf_quant.h"
 #include "modifiers/survey.h"
 #include "math/isa.h"
@@ -315,7 +316,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_calibration(cx, id, p));
         // on the host, the instruction set changes the bits of products, and so the output
-        if (!p->in.device) {
+        if (!p->in.device || p->in.opt->survey || osh_cost_uses_host(&p->budget)) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }

@@ -41,6 +41,10 @@ pruned=(--model "$model" --recipe pruned.yaml "${job[@]:8}" --device-model h200)
 grep -q '^not in the estimate: the host solves pruned weights with GPTQ ([0-9.e-]* TFLOP)$' text || fail "$(cat text)"
 "$ONESHOT" plan "${pruned[@]}" --json >pruned.json
 [ "$(field pruned.json solve)" = 0 ] || fail "the GPU solves pruned weights: $(field pruned.json solve)"
+# A program without CUDA, too, knows which ops a GPU can learn by block.
+echo '{s_stage: {s_modifiers: {AutoRoundModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], iters: 2}}}}' >learned.yaml
+"$ONESHOT" plan --model "$model" --recipe learned.yaml "${job[@]:8}" --device-model h200 --json >learned.json
+awk -v a="$(field learned.json solve)" 'BEGIN { exit !(a > 0) }' || fail "the GPU does not learn: $(field learned.json solve)"
 refused() { # arguments: part of the message, flags
     want=$1
     shift

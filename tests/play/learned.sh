@@ -108,6 +108,9 @@ if [ -z "$SANITIZED" ]; then
     "$PLAY" "${job[@]}" --recipe round.yaml --output gpu.round >/dev/null 2>&1 || fail "round"
     "$PLAY" "${job[@]}" --recipe round.yaml --output host.round --device cpu >/dev/null 2>&1 || fail "round on the host"
     python3 compare.py round 0.95
+    # the host learns Linear by Linear, so its instruction set decides codes
+    grep -q '"isa": ' gpu.each/oneshot-manifest.json || fail "each: the manifest does not name the instruction set"
+    if grep -q '"isa": ' gpu.round/oneshot-manifest.json; then fail "round: the manifest names the instruction set"; fi
     # AdaQuant with biases, with the losses of all samples and with early stop
     "$OSH_TOOLS/tiny_model" opt opt
     job=(--model opt --dataset opt/calibration.jsonl --num-calibration-samples 3 --max-seq-length 12 --threads 1 --progress none)

@@ -10,6 +10,10 @@ done
 # The plugins of the MPI libraries leak memory. They are unloaded at the end, so a suppression
 # cannot name them. Therefore the detection of leaks is off.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0:verify_asan_link_order=0
+# Open MPI 4.1 stores files of a job in a directory that all jobs of a user share, and a job that
+# ends may remove this directory while another job starts. So each test has a directory of its own.
+mkdir -p mpi_files
+export OMPI_MCA_orte_tmpdir_base=$PWD/mpi_files
 start() {
     local mpi=$1 n=$2 flags=()
     shift 2
