@@ -173,7 +173,7 @@ done:
     return rc;
 }
 
-/* Returns the number of rows of a band, if the lookup reads m rows. */
+/* Returns the number of rows of a band of a lookup that reads m rows. */
 static int64_t band_rows(const osh_weight *w, int64_t m, bool on_device)
 {
     size_t row = (size_t)w->shape[1] * osh_dtype_bytes(w->by_rows);

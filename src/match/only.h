@@ -8,8 +8,7 @@
 /* Makes in->only, which matches the modules that --only names. Must be called before the source is
  * opened. */
 osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
-/* Fails if --only is given, but a modifier also changes weights of modules that --only does not
- * name. */
+/* With --only, fails if a modifier also changes weights of modules that --only does not name. */
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
 /* Sets *yes to true if --only names the module, or if the option is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);

@@ -22,7 +22,7 @@
 #include "rewrite/rewrites.h"
 
 struct osh_rotated {
-    int modifier;     // index in the recipe of the modifier that rotates
+    int modifier;     // index (in the recipe) of the modifier that rotates
     osh_rotation *of; // own [n]: the rotations R1 and R2, if the recipe has them
     const char *names[2];
     int n;

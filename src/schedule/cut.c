@@ -30,8 +30,8 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
     return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
-/* True if this traversal solves Linear l, and the inputs of later Linears are then computed with
- * its new weight. */
+/* True if this traversal solves Linear l and then computes the inputs of later Linears with the new
+ * weight. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);

@@ -317,7 +317,7 @@ static int64_t file_lose(int i, int end, loss l)
     return n_lost;
 }
 
-/* ---- calls up to the loss of power ---- */
+/* ---- recording of calls until the loss of power ---- */
 
 static void call_see(int k)
 {

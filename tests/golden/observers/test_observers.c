@@ -143,9 +143,8 @@ static void check(const osh_container *st, const cJSON *c, osh_ctx *cx)
     osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
-    // Every case gets an importance of the channels, even a case whose observer ignores it. In a
-    // run an observer may also get an importance that only another Linear with the same input
-    // needs.
+    /* Every case gets an importance of the channels, even if its observer ignores the importance.
+     * This also happens in a run: Linears with the same input share one importance. */
     p.importance = importance;
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);
