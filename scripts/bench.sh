@@ -57,11 +57,6 @@ for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done
 
-quietly() { # arguments: log, the command; shows the end of the log if it fails
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
-}
 # arguments: name, the command; writes seconds, KiB and processor seconds to OUT/name.run.time
 timed() {
     local to=$out/$1.$run

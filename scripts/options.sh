@@ -6,6 +6,9 @@
 #                                                   install_peer to 1; `flags` gets the arguments
 #                                                   after --
 #   needed model out                                fails if one of the variables is empty
+#   quietly FILE command ...                        runs the command with its output in FILE; if
+#                                                   the command fails, shows the end of FILE and
+#                                                   exits with 1
 #
 # For any other argument, prints the comment at the top of the script and exits with 2.
 
@@ -33,4 +36,10 @@ needed() {
     for name in "$@"; do
         [ -n "${!name}" ] || { echo "$(basename "$0"): --${name//_/-} is not given" >&2; exit 2; }
     done
+}
+
+quietly() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
 }

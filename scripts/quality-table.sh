@@ -47,11 +47,6 @@ job=$(printf '%s\n' "$model" "$dataset" "$text" "$weights" "$samples" "$length" 
 [ "$(cat "$out/job" 2>/dev/null)" = "$job" ] || rm -f "$out"/*.time "$out"/*.json
 echo "$job" >"$out/job"
 
-quietly() { # arguments: log, the command; shows the end of the log if the command fails
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
-}
 recipe() { # argument: method
     local modifier=QuantizationModifier iters=
     case $1 in

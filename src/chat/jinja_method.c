@@ -1,8 +1,8 @@
 /* jinja_method.c - evaluates the part after a dot: keys, attributes, and methods of strings, dicts
  * and lists.
  *
- * As in Jinja, x.y is searched first as a method and then as a key, and x['y'] first as a key and
- * then as a method. */
+ * x.y is searched first as a method and then as a key, as in Jinja. x['y'] is searched first as a
+ * key and then as a method. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"

@@ -24,7 +24,8 @@ bool osh_ranges_has(const osh_ranges *r, int value);
  * memory (osh_ranges_feed). */
 bool osh_ranges_on_gpu(const osh_ranges *r, int value);
 bool osh_ranges_on_host(const osh_ranges *r, int value);
-/* Argument of osh_ranges_feed, which adds samples of a value. The value is in host memory.
+/* Argument of osh_ranges_feed, which adds samples of a value. If the value is in the memory of a
+ * GPU, the samples that observers on the host read are copied, one at a time.
  * first_sample: number of the first of these samples.
  * once: true if one-pass observers are also updated.
  * again: true in the second pass of two-pass observers. */

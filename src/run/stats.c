@@ -292,28 +292,6 @@ static osh_looking stats_looking(const osh_stats *s, int value, const osh_batch 
                          .first_sample = b->first_sample};
 }
 
-/* Copies x from a GPU to the host, one sample at a time, for observers that read rows. */
-static osh_status stats_feed_copies(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
-                                    const osh_batch *b)
-{
-    osh_status rc = OSH_OK;
-    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
-    osh_tensor *sample = NULL; // own
-    osh_looking how = stats_looking(s, value, b);
-    for (int64_t k = 0; k < b->seqs.n; k++, how.first_sample++) {
-        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first,
-                offsets[] = {0, n};
-        if (!n) continue;
-        OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
-        OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
-        OSH_TRY(osh_ranges_feed(cx, s->ranges, value, sample, &(osh_seqs){1, offsets}, how));
-        osh_tensor_free(cx, sample), sample = NULL;
-    }
-done:
-    osh_tensor_free(cx, sample);
-    return rc;
-}
-
 /* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
  * member `share` of this Linear, or 1 if there is none. */
 static double stats_share(const osh_stats *s, int value)
@@ -379,10 +357,6 @@ static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const 
     bool all = s->look == LOOK_ALL;
     if (all) OSH_TRY(stats_feed_sums(cx, s, value, x, original, b));
     if (all && stats_sums(s, value)->minmax) OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
-    if (x->device) {
-        if (osh_ranges_on_host(s->ranges, value)) OSH_TRY(stats_feed_copies(cx, s, value, x, b));
-        goto done;
-    }
     OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs, stats_looking(s, value, b)));
 done:
     return rc;
@@ -440,7 +414,7 @@ static osh_status stats_feed_rows(osh_ctx *cx, osh_stats *s, int value, const os
     if (s->look == LOOK_ALL) OSH_TRY(stats_feed_sums(cx, s, value, rows, NULL, &part));
     if (!osh_ranges_on_host(s->ranges, value)) goto done;
     OSH_TRY(stats_cut_rows(cx, offsets, rows->device, b));
-    OSH_TRY(stats_feed_copies(cx, s, value, rows, &part));
+    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, rows, &part.seqs, stats_looking(s, value, b)));
 done:
     osh_free(cx, offsets);
     return rc;

@@ -54,7 +54,7 @@
  *   AutoRound    q = round(clip(w / s + v, lo, hi))
  *                s = rnd(b max(-L, M) / hi)
  *
- * As in auto-round, v is added to w / s, and is not multiplied by the step. Near 0, v can move a
+ * v is added to w / s, and is not multiplied by the step (as in auto-round). Near 0, v can move a
  * code by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round.
  * rnd rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale,
  * which does not change.
