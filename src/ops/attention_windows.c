@@ -102,7 +102,7 @@ static void windows_attend(float *y, const seen_rows *s, const float *q, float *
     }
 }
 
-/* Computes all heads of some queries of one sample, a chunk of parallel work. */
+/* A chunk of parallel work: computes some queries of one sample, for all heads. */
 static osh_status windows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const windows_job *j = user;

@@ -285,9 +285,9 @@ done:
     return rc;
 }
 
-/* Warns if a modifier compares the inputs of modules with their inputs in the original model, but
- * some inputs are not compared. With `--sequential-targets Linear`, all inputs would be
- * compared. */
+/* Some modifiers need the input of a module in the quantized model and in the original model. Warns
+ * if the run has both for only some of the modules. With `--sequential-targets Linear`, it has both
+ * for all modules. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;

@@ -279,8 +279,8 @@ done:
     return rc;
 }
 
-/* Gives each token an id: the id in the vocabulary, or the next free id. The "id" of the file is
- * ignored, as in tokenizers. */
+/* Gives each token an id: the id in the vocabulary, or the next free id. Ignores the member "id" of
+ * the token in tokenizer.json, as the tokenizers library does. */
 static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_model *m)
 {
     osh_status rc = OSH_OK;

@@ -2,9 +2,10 @@
  * then the softmax of each row of scores, then the sum over v.
  *
  *   rows of a tile   head 0: queries [pos, pos + n)
- *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that
- *                    ...                              the kv head is loaded once for all of them
+ *                    head 1: queries [pos, pos + n)
+ *                    ...
  *
+ * The heads of a tile read the same kv head, so the tile loads this kv head only once.
  * A tile of n queries uses the keys of the sample up to the tile's last query. So only scores of
  * the last n keys can be masked. Small tiles compute fewer masked scores. Large tiles spend less
  * time on the setup of matrix products.
@@ -352,7 +353,7 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Computes one tile of queries for one kv head, a chunk of parallel work. Consecutive chunks have
+/* A chunk of parallel work: computes one tile of queries for one kv head. Consecutive chunks have
  * the same kv head, so a worker often has the keys of its next chunk already. The chunks go from
  * the last tile of the batch to the first. Later tiles of a sample have more keys and take longer.
  * So the last chunks are short, and the workers finish at about the same time. */

@@ -120,7 +120,7 @@ static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
 }
 
-/* Computes one block of H, a chunk of parallel work. The blocks of the last rows, which have the
+/* A chunk of parallel work: computes one block of H. The blocks of the last rows, which have the
  * most columns, are the first chunks. */
 static osh_status hessian_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

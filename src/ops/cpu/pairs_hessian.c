@@ -106,7 +106,7 @@ static int64_t pairs_row_blocks(const job *j, int64_t end)
     return osh_div_up(j->x0 ? j->n : osh_min64(end, j->n), j->cols);
 }
 
-/* Computes one block of H, a chunk of parallel work. The blocks of the last rows of a triangle have
+/* A chunk of parallel work: computes one block of H. The blocks of the last rows of a triangle have
  * the most columns, so they are the first chunks. */
 static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
