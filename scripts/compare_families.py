@@ -37,26 +37,26 @@ from tiny_families import AUTO, FAMILIES, TWICE, calibration, make, nibbles, rec
 # tensors must be equal, and the output must load. The reason UNREAD means that vLLM has no
 # parameters for codes of the listed modules. LLM Compressor's output has such codes, so vLLM cannot
 # load it.
-UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
+UNREAD = "equal, except modules that vLLM reads dense; LLM Compressor's output does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
     "dbrx": (UNREAD, r"\.router\.layer$"), "deepseek_v32": (UNREAD, r"\.indexer\.(wk|weights_proj)$"), "glm_moe_dsa": (UNREAD, r"\.indexer\.(wk|weights_proj)$"),
-    "gemma4_moe": (UNREAD, r"\.router\.proj$"), "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
-    "gemma4": ("equal but for what sees and hears, which stays dense", r"\.(vision_tower|audio_tower|embed_vision|embed_audio)\."),
+    "gemma4_moe": (UNREAD, r"\.router\.proj$"), "hunyuan_v1_moe": ("equal, except a router, which stays dense", r"\.gate\.wg$"),
+    "gemma4": ("equal, except the vision and audio towers, which stay dense", r"\.(vision_tower|audio_tower|embed_vision|embed_audio)\."),
 }
 DENSE |= dict.fromkeys((
     "qwen2_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "internvl", "idefics3", "smolvlm", "llava_next", "llava_next_video", "llava_onevision",
     "video_llava", "vipllava", "aya_vision", "cohere2_vision", "got_ocr2", "ovis2", "lighton_ocr", "deepseek_vl", "janus", "glm4v", "glm46v", "glm4v_moe", "lfm2_vl", "glm_ocr", "minicpmv4_6", "exaone4_5", "video_llama_3",
-), ("equal but for what sees, which stays dense", r"^mtp\.|(^|\.)(vis\w+|image_tower|video_tower|multi_modal_projector|projector|merger|connector|aligner|generation_\w+|vqmodel|shared_expert_gate)(\.|$)"))
+), ("equal, except the vision tower, which stays dense", r"^mtp\.|(^|\.)(vis\w+|image_tower|video_tower|multi_modal_projector|projector|merger|connector|aligner|generation_\w+|vqmodel|shared_expert_gate)(\.|$)"))
 ACCEPTED = {
-    "qwen3_vl_moe": "equal but for what sees; transformers finds no codes of experts under upstream's names",
-    "janus": "upstream fails on a module of 8 columns",
-    "lfm2_vl": "upstream fails: columns of the tower are no multiple of 32",
+    "qwen3_vl_moe": "equal, except the vision tower; transformers does not find codes of experts under the names that LLM Compressor writes",
+    "janus": "LLM Compressor fails on a module of 8 columns",
+    "lfm2_vl": "LLM Compressor fails: columns of the tower are no multiple of 32",
     "gpt_bigcode": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
     "gpt_bigcode_heads": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
-    "falcon": "upstream writes scales beside dense weights",
-    "longcat_flash_zero": "files with experts that compute nothing are refused",
-    "gpt2": "there is no Linear: refused, where upstream writes a copy",
+    "falcon": "LLM Compressor writes scales beside dense weights",
+    "longcat_flash_zero": "checkpoints with experts that compute nothing are refused",
+    "gpt2": "refused, because there is no Linear; LLM Compressor writes a copy",
 }
 # Families in which more than 1 of MOST codes differs. The value is the reason. With GPTQ, a
 # quotient that is almost exactly between two codes changes the rest of its row.
@@ -68,7 +68,7 @@ BIASES = "not comparable: upstream gives experts biases that the model lacks, an
 # such modules of the tiny models.
 NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
-WHOLE = "loads whole, where upstream's does not"
+WHOLE = "loads completely; LLM Compressor's output does not"
 # Second entries of a family. The model of such an entry has parts that the model of the first entry
 # lacks: experts, experts in one tensor, shared keys and values, or towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
@@ -160,7 +160,7 @@ def one(family, root, binary, gptq, seed, vllm):
             lines = []
             break
         except Exception as e:  # a failure of LLM Compressor is a result
-            lines = [f"upstream fails: {type(e).__name__} {str(e)[:200]}"]
+            lines = [f"LLM Compressor fails: {type(e).__name__} {str(e)[:200]}"]
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
     command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]
     command += ["--target", "vllm"] if vllm else []
@@ -223,7 +223,7 @@ def main():
     if not a.gptq:
         rest = [f for verdict, families in said.items() if verdict not in (EQUAL, WHOLE, UNREAD) for f in families if f not in AGAIN]
         n = sum(f not in AGAIN for f in names)
-        print(f"{n - len(rest)} of {n} families are equal or load whole where upstream's does not; not {', '.join(sorted(rest)) or 'one'}")
+        print(f"{n - len(rest)} of {n} families are equal, or only the output of oneshot loads completely; the others: {', '.join(sorted(rest)) or 'one'}")
     return 1 if None in said else 0
 
 

@@ -73,8 +73,9 @@ enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
 int64_t osh_mem_held(osh_ctx *cx);
-/* `rc` is the status of work that followed osh_mem_hold. If it is OSH_E_NOMEM, notes in the message
- * that the budget of n_bytes is too small, and returns OSH_E_USAGE. Otherwise returns `rc`. */
+/* `rc` is the status of work that followed osh_mem_hold. If `rc` is OSH_E_NOMEM, adds to the error
+ * message that the budget of n_bytes is too small, and returns OSH_E_USAGE. Otherwise returns
+ * `rc`. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 /* Returns the highest osh_mem_anon since osh_profile_start, sampled every 20 ms, at each record,
  * and now. Returns a negative number if this is unknown, or if no profile was started. */
