@@ -223,7 +223,7 @@ def main():
     if not a.gptq:
         rest = [f for verdict, families in said.items() if verdict not in (EQUAL, WHOLE, UNREAD) for f in families if f not in AGAIN]
         n = sum(f not in AGAIN for f in names)
-        print(f"{n - len(rest)} of {n} families are equal, or only the output of oneshot loads completely; the others: {', '.join(sorted(rest)) or 'one'}")
+        print(f"{n - len(rest)} of {n} families are equal, or only the output of oneshot loads completely; the others: {', '.join(sorted(rest)) or 'none'}")
     return 1 if None in said else 0
 
 
