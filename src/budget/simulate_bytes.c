@@ -2,6 +2,7 @@
  * are kept for two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
+#include "graph/counted.h"
 #include "ops/device_ops.h"
 #include "rewrite/folds.h"
 #include "quant/observer.h"
@@ -83,16 +84,33 @@ int64_t osh_sim_longest(const osh_sim *s)
     return tokens;
 }
 
+static bool sim_is_masked(const osh_sim *s) { return s->p->in->data.counted != NULL; }
+
+bool osh_sim_is_routed(const osh_sim *s, int value)
+{
+    return s->gpu && s->p->in->by_route && osh_is_by_route(s->p->in->graph, value);
+}
+
+size_t osh_sim_listed_bytes(const osh_sim *s)
+{
+    return sim_is_masked(s) ? osh_expert_counted_device_bytes(s->counted_tokens) : 0;
+}
+
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value)
 {
     const osh_graph *g = s->p->in->graph;
-    if (!s->gpu || !s->p->in->by_route || !osh_is_by_route(g, value)) return 0;
-    return osh_arena_gross((size_t)osh_gathered_rows(s->batch_tokens) * osh_value_bytes(g, value));
+    size_t row = osh_value_bytes(g, value);
+    if (osh_sim_is_routed(s, value))
+        return osh_arena_gross((size_t)osh_gathered_rows(s->counted_tokens) * row) +
+               osh_sim_listed_bytes(s);
+    if (!s->gpu || !sim_is_masked(s)) return 0;
+    bool original = g->values[value].original >= 0 && osh_observed(g, s->r->same, value) == value;
+    return osh_counted_device_bytes(row, s->counted_tokens, original);
 }
 
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
-    int64_t width[OSH_OP_MAX_IN] = {I}, n = s->batch_tokens;
+    int64_t width[OSH_OP_MAX_IN] = {I}, n = s->counted_tokens;
     if (s->p->in->by_route) n = osh_gathered_rows(n);
     if (s->gpu)
         return op->arena_bytes ? op->arena_bytes(NULL, width, 0, n, s->p->in->graph->dtype) : 0;
