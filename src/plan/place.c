@@ -46,7 +46,6 @@ static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan 
                  g->nodes[node].op->name);
         return OSH_OK;
     }
-    if (p->rewrites.n_inherits) return *what = "--calib-passthrough", OSH_OK;
     if (calibrates) rc = osh_blocks_on_gpu(cx, &p->schedule);
     if (rc == OSH_E_UNSUPPORTED) {
         snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
