@@ -129,9 +129,9 @@ int64_t *osh_sim_histograms(osh_sim *s);
 /* Returns the number of bytes of the values that the visit keeps for the second pass of two-pass
  * observers (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* Returns the number of bytes of the F16 copy of one batch, which exists while the batch is stored.
- * Returns 0 if values for two-pass observers are not stored as F16. */
-size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
+/* Returns the number of bytes of the F16 copy of n_tokens rows, which exists while the rows are
+ * stored. Returns 0 if values for two-pass observers are not stored as F16. */
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value, int64_t n_tokens);
 /* Returns the number of bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
 /* Simulates the second pass of two-pass observers, in which they read the kept values again, sample

@@ -178,13 +178,15 @@ static osh_status sim_open_range(osh_ctx *cx, osh_sim *s, const osh_linear *l, i
                        osh_mem_gross((size_t)(n + 1) * sizeof(int64_t));
         max_into(&s->stats.copied,
                  (int64_t)(osh_value_gross(s->p->in->graph, l->ranged[k], longest) +
-                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0)));
+                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0) +
+                           osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k],
+                                                longest)));
         range = rows;
     } else if (osh_sim_is_routed(s, l->ranged[k])) {
         range = osh_minmax_rows_bytes(n) + osh_sim_listed_bytes(s);
     } else {
         range = rows + osh_ranged_scratch(m, l, k, s->batch_tokens) +
-                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k]);
+                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k], s->batch_tokens);
     }
     if (*hook < range) *hook = range;
     return copied ? OSH_OK : osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);

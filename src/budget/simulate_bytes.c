@@ -157,10 +157,10 @@ int64_t osh_sim_looked_bytes(const osh_sim *s)
     return n;
 }
 
-size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value)
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value, int64_t n_tokens)
 {
     if (!s->p->memory.looks_f16 || !osh_observer_twice(a)) return 0;
-    return osh_tensor_gross((size_t)(s->batch_tokens * s->p->in->graph->values[value].width) * 2);
+    return osh_tensor_gross((size_t)(n_tokens * s->p->in->graph->values[value].width) * 2);
 }
 
 int64_t osh_sim_loaders_bytes(const osh_sim *s)
@@ -173,18 +173,21 @@ void osh_sim_look(osh_sim *s)
 {
     const osh_budget *p = s->p;
     int64_t tokens = osh_sim_longest(s),
-            n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
+            n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0,
+            // on a GPU, the blocks for prefetched values still exist
+            ahead = s->gpu ? s->values.ahead : 0;
     for (int v = s->r->v0; s->looks.now && v < s->r->v1; v++) {
         int64_t sample = (int64_t)osh_value_gross(p->in->graph, v, tokens);
+        // the rows that count are copied in host memory, also in a job on a GPU
+        int64_t counted = s->gpu && sim_is_masked(s) ? sample : 0;
         if (n_loaders)
-            s->values.ahead = osh_sim_loaders_bytes(s) +
+            s->values.ahead = ahead + osh_sim_loaders_bytes(s) +
                        osh_loaders_value_bytes(p->in->graph, v, n_loaders, tokens, false);
-        if (s->looks.of[v])
-            osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0);
+        if (s->looks.of[v] && s->gpu) osh_sim_note(s, 0, counted + s->stats.copied);
+        else if (s->looks.of[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0);
         s->looks.of[v] = false;
     }
-    s->values.ahead = s->gpu ? s->values.ahead : 0;
-    s->looks.now = 0;
+    s->values.ahead = ahead, s->looks.now = 0;
 }
 
 int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups)

@@ -362,16 +362,26 @@ done:
     return rc;
 }
 
-/* Stores x for the second pass of two-pass observers, as F16 if the plan asks for it. */
+/* Stores x for the second pass of two-pass observers, as F16 if the plan asks for it. Copies x from
+ * a GPU to the host, one sample at a time. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *narrow = NULL; // own
+    osh_tensor *narrow = NULL, *copy = NULL; // own
+    for (int64_t k = 0; x->device && k < b->seqs.n; k++) {
+        int64_t offsets[] = {0, b->seqs.offsets[k + 1] - b->seqs.offsets[k]};
+        osh_batch one = {.first_sample = b->first_sample + k, .seqs = {1, offsets}};
+        OSH_TRY(osh_ranges_copy_sample(cx, &copy, x, &b->seqs, k));
+        OSH_TRY(stats_keep_rows(cx, s, value, copy, &one));
+        osh_tensor_free(cx, copy), copy = NULL;
+    }
+    if (x->device) goto done;
     if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, x));
     OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, narrow ? narrow : x));
 done:
     osh_tensor_free(cx, narrow);
+    osh_tensor_free(cx, copy);
     return rc;
 }
 
