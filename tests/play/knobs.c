@@ -2,8 +2,8 @@
  * oneshot_play. The variable has any of these words:
  *   order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES gpus=N:FIRST
  *   fail=CALL:N:ERROR counts=FILE
- * At its end, the program writes two numbers to FILE: how often the host waited for the GPU, and how
- * many kernels were launched. */
+ * At its end, the program writes two numbers to FILE: how often the host waited for the GPU, and
+ * how many kernels were launched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
