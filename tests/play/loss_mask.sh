@@ -63,13 +63,15 @@ for r in $recipes; do
     "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     least_host=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
+    host=(--host-memory "$least_host")
+    [ -z "$SANITIZED" ] || host=() # the plan does not count the memory of a sanitizer
     OSH_PLAY="protect=0 memory=$least order=5 lazy=1" INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so \
-        same "least memory" --device-memory "$least" --host-memory "$least_host"
+        same "least memory" --device-memory "$least" "${host[@]}"
     [ -z "$SANITIZED" ] || continue # builds with sanitizers are slow
     if [ $r = ranges ]; then
         same "values on the disk" --mem-opt-level 2 --threads 2
         if INJECT_AT=$(($(cat calls) * 6 / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one other \
-            --device-memory "$least" --host-memory "$least_host"; then fail "not killed"; fi
+            --device-memory "$least" "${host[@]}"; then fail "not killed"; fi
         same "a killed run" --device-memory "$least"
     fi
     job+=(--dataset ones.$model.jsonl)
