@@ -1,10 +1,15 @@
 /* measure.h - declares measurements of the model before the run. The run depends on their results.
  * Each measurement is one osh_measurement. src/eval/experts.c has the measurement for REAP, and
  * src/eval/owl.c has that for OWL. The result becomes the value of a key of the modifier in the
- * recipe. The modifier chooses its measurement by this key (osh_modifier_asks). */
+ * recipe. The modifier chooses its measurement by this key (osh_modifier_asks).
+ *
+ * A measurement runs the steps of a schedule (schedule/plain.h), as a run does: OPEN begins its
+ * statistics, PASS collects them, SOLVE uses them. The budget counts the memory of these steps. */
 #ifndef OSH_EVAL_MEASURE_H
 #define OSH_EVAL_MEASURE_H
 #include "base/profile.h"
+#include "eval/forward.h"
+#include "eval/sweep.h"
 #include "plan/plan.h"
 
 typedef struct osh_measurement {
@@ -25,4 +30,26 @@ typedef struct osh_measurement {
     char *(*plan)(osh_ctx *cx, const osh_plan *p, double mb);
 } osh_measurement;
 extern const osh_measurement osh_measure_experts, osh_measure_outliers;
+
+typedef struct osh_measuring { // the part of the state that all measurements have
+    osh_plan *p;    // view
+    osh_forward *f; // own
+    /* The ranks among which samples are divided; NULL: this process runs all samples. */
+    osh_ranks *ranks; // view
+    osh_sweep sweep;  // own: progress
+} osh_measuring;
+/* Opens the model of the plan p. osh_measuring_close frees the members. */
+osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, osh_plan *p);
+void osh_measuring_close(osh_ctx *cx, osh_measuring *m);
+/* Executes the steps of all subgraphs with the visitor v. */
+osh_status osh_measuring_run(osh_ctx *cx, osh_measuring *m, const osh_forward_visitor *v,
+                             osh_progress *pr);
+/* Runs a pass for the samples of this rank. k: its members hooks, merge and user are used. */
+osh_status osh_measuring_pass(osh_ctx *cx, osh_measuring *m, const osh_forward_part *p,
+                              const osh_forward_batches *k);
+/* Begins a statistic of the samples, with n channels. */
+osh_status osh_measuring_begin(osh_ctx *cx, osh_stat **out, const osh_measuring *m,
+                               const osh_stat_type *type, int64_t n);
+/* Sets *peak to the host bytes of osh_measuring_run, with the allocator's overhead. */
+osh_status osh_measuring_bytes(osh_ctx *cx, int64_t *peak, const osh_measuring *m);
 #endif

@@ -13,15 +13,14 @@
  * i is an output channel of W, j an input channel, x the input. min, max and mean of D and d are
  * over the layers. All values are those of the original model.
  *
- * One pass runs all samples, subgraph by subgraph. After a subgraph, the program computes the
- * scores of the subgraph's layers twice: first for their mean, and then to count the outliers. */
+ * One pass runs all samples, subgraph by subgraph. It collects a_j of the inputs of Linears. After
+ * the pass over a subgraph, the program computes the scores of the subgraph's layers twice: first
+ * for their mean, and then to count the outliers. */
 #include "eval/measure.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "eval/forward.h"
-#include "eval/sweep.h"
 #include "modifiers/prune.h"
 #include "plan/exchange.h"
 
@@ -32,28 +31,23 @@ typedef struct norms {
 } norms;
 
 typedef struct owl_measure {
-    const osh_plan *p;      // view
+    osh_measuring m;        // own
     const osh_owl *owl;     // view
-    osh_forward *f;         // own
     /* Index of the decoder layer that contains the Linear; -1: the node is no Linear, or in no
      * layer. */
     int *layer_of; // own [nodes]
     osh_layer_share *layers; // own [n]: name (a view of the graph) and sparsity of each layer
     double *outliers;       // own [n]: D
-    osh_groups groups;
-    /* The ranks among which samples are divided; NULL: this process runs all samples. */
-    osh_ranks *ranks; // view
     int n;
     norms *of;              // own [graph values]: norms of each value
     float *row;             // own [width of the widest value]: one row in F32
-    osh_sweep sweep;          // own: progress
 } owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
 static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = m->f->graph;
+    const osh_graph *g = m->m.f->graph;
     int *number = NULL; // own [modules]: index of the decoder layer; -1: no layer
     OSH_NEW(cx, number, g->n_modules);
     OSH_NEW(cx, m->layers, g->n_modules);
@@ -67,7 +61,7 @@ static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
         OSH_FAIL(
             cx, OSH_E_UNSUPPORTED,
             "sparsity_profile owl: %s has no decoder layers, so it cannot set a sparsity for each",
-            m->p->in.ck->dir);
+            m->m.p->in.ck->dir);
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;
@@ -80,7 +74,7 @@ done:
 
 static void norms_drop(osh_ctx *cx, owl_measure *m)
 {
-    for (int v = 0; m->of && v < m->f->graph->n_values; v++) {
+    for (int v = 0; m->of && v < m->m.f->graph->n_values; v++) {
         osh_stat_free(cx, m->of[v].sum);
         osh_free(cx, m->of[v].now);
         m->of[v] = (norms){0};
@@ -92,14 +86,43 @@ static void owl_close(osh_ctx *cx, void *state)
     owl_measure *m = state;
     if (!m) return;
     norms_drop(cx, m);
-    osh_forward_close(cx, m->f);
+    osh_measuring_close(cx, &m->m);
     osh_free(cx, m->layer_of);
     osh_free(cx, m->layers);
     osh_free(cx, m->outliers);
     osh_free(cx, m->of);
     osh_free(cx, m->row);
-    osh_sweep_close(cx, &m->sweep);
     osh_free(cx, m);
+}
+
+/* Makes the steps of the model collect the norms of the inputs of Linears in decoder layers. */
+static osh_status owl_ask(osh_ctx *cx, owl_measure *m)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = m->m.f->graph;
+    const osh_partition *parts = m->m.f->parts;
+    osh_measured *to = NULL; // own
+    int *last = NULL; // own [graph values]: number of the last subgraph that collects the norms
+    OSH_NEW(cx, to, g->n_nodes);
+    OSH_NEW(cx, last, g->n_values);
+    for (int i = 0; i < g->n_nodes; i++) to[i].value = -1;
+    for (int k = 0; k < parts->n; k++)
+        for (int i = parts->parts[k].first; i < parts->parts[k].first + parts->parts[k].n_nodes;
+             i++) {
+            if (m->layer_of[i] < 0) continue;
+            int v = to[i].value = g->nodes[i].in[0];
+            int64_t n = g->values[v].width;
+            if (last[v] == k + 1) continue;
+            last[v] = k + 1;
+            to[i].bytes =
+                (int64_t)(osh_stat_bytes(&osh_stat_sums, &m->m.p->in.groups, n) +
+                          osh_mem_gross((size_t)n * sizeof(double)));
+        }
+    osh_plain_measure(m->m.f->plain, to, false), to = NULL; // passes ownership
+done:
+    osh_free(cx, to);
+    osh_free(cx, last);
+    return rc;
 }
 
 static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *modifier)
@@ -108,19 +131,16 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     owl_measure *m = NULL; // own
     int64_t widest = 1;
     OSH_NEW(cx, m, 1);
-    m->p = p, m->owl = modifier->type->pruner->owl(modifier);
-    m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    // a single group of samples is not divided among ranks: each rank then measures all samples
-    if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
-    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
-                             p->in.opt->models_dir));
-    const osh_graph *g = m->f->graph;
+    m->owl = modifier->type->pruner->owl(modifier);
+    OSH_TRY(osh_measuring_open(cx, &m->m, p));
+    const osh_graph *g = m->m.f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
     OSH_NEW(cx, m->of, g->n_values);
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
     OSH_TRY(owl_find_layers(cx, m));
+    OSH_TRY(owl_ask(cx, m));
     *out = m, m = NULL; // passes ownership
 done:
     owl_close(cx, m);
@@ -138,7 +158,7 @@ static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const
     osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
     memset(a->now, 0, (size_t)I * sizeof *a->now);
-    const osh_dataset *d = &m->p->in.data;
+    const osh_dataset *d = &m->m.p->in.data;
     const uint8_t *counted = d->counted ? d->counted + d->offsets[sample] : NULL;
     for (int64_t t = 0; t < x->shape[0]; t++) {
         if (counted && !counted[t]) continue;
@@ -177,89 +197,66 @@ static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_t
     return sum;
 }
 
+/* Computes the outliers of a layer, if the subgraph runs Linears of the layer. */
 static void layer_count_outliers(owl_measure *m, const osh_forward_part *p, int layer)
 {
-    const osh_graph *g = m->f->graph;
+    const osh_graph *g = m->m.f->graph;
     const osh_subgraph *s = p->s;
     double sum = 0, above = 0, n = 0;
     for (int way = 0; way < 2; way++)
         for (int i = s->first; i < s->first + s->n_nodes; i++) {
             const osh_node *node = &g->nodes[i];
             const osh_tensor *x = node->w[0] >= 0 ? p->w->w[node->w[0]] : NULL;
-            if (!p->run[i - s->first] || m->layer_of[i] != layer || !x) continue;
+            if (m->layer_of[i] != layer || !x || !m->of[node->in[0]].sum) continue;
             if (way) above += linear_count_scores(m, node, x, m->owl->m * sum / n);
             else
                 sum += linear_count_scores(m, node, x, -1),
                     n += (double)(x->shape[0] * x->shape[1]);
         }
-    m->outliers[layer] = n > 0 ? above / n : 0;
+    if (n > 0) m->outliers[layer] = above / n;
 }
 
-/* Begins to collect the norms of a value. */
-static osh_status norms_begin(osh_ctx *cx, owl_measure *m, int value)
-{
-    osh_status rc = OSH_OK;
-    const osh_where host = {NULL, OSH_LIFE_LONG};
-    int64_t width = m->f->graph->values[value].width;
-    norms *a = &m->of[value];
-    OSH_TRY(osh_stat_new(cx, &a->sum, &osh_stat_sums, m->groups, width, host));
-    OSH_TRY(osh_stat_new_part(cx, a->sum, host));
-    a->sum->open = m->ranks != NULL;
-    OSH_NEW(cx, a->now, width);
-done:
-    return rc;
-}
-
-/* Runs the samples of one round (each rank has one group of samples in a round). Then adds the sums
- * of all ranks. */
-static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_part *p,
-                                int64_t round)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = m->f->graph;
-    osh_exec_hooks hooks = {.value = owl_value, .user = m};
-    osh_exec_span span = osh_forward_span(p);
-    span.routed = NULL; // norms count all tokens
-    for (int64_t b = 0; b < m->f->n_batches; b++) {
-        osh_batch *at = m->f->batches[b];
-        if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_ranks_hear(cx, m->ranks));
-        /* Adds the norms of values that earlier subgraphs have computed, because the hook does not
-         * get these values. */
-        for (int v = 0; v < g->n_values; v++)
-            if (m->of[v].sum && at->values[v])
-                OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
-        OSH_TRY(osh_exec_run(cx, &span, p->w, at, &hooks, true));
-        osh_sweep_show(cx, &m->sweep, m->sweep.work[p->index], b + 1, m->f->n_batches);
-    }
-    for (int v = 0; v < g->n_values; v++)
-        if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[v].sum, 0, round));
-done:
-    return rc;
-}
-
-/* Measures the layers of a subgraph. */
-static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
+/* Begins to collect the norms of the values. */
+static osh_status owl_begin(osh_ctx *cx, void *user, osh_forward_part *p, const bool *values)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = user;
-    const osh_graph *g = m->f->graph;
-    for (int i = 0; i < p->s->n_nodes; i++) {
-        int node = p->s->first + i;
-        if (!p->run[i] || m->layer_of[node] < 0 || m->of[g->nodes[node].in[0]].sum) continue;
-        OSH_TRY(norms_begin(cx, m, g->nodes[node].in[0]));
+    const osh_graph *g = p->f->graph;
+    for (int v = osh_next_set(values, 0, g->n_values); v < g->n_values;
+         v = osh_next_set(values, v + 1, g->n_values)) {
+        OSH_TRY(osh_measuring_begin(cx, &m->of[v].sum, &m->m, &osh_stat_sums, g->values[v].width));
+        OSH_NEW(cx, m->of[v].now, g->values[v].width);
     }
-    for (int64_t r = 0; r < osh_exchange_rounds(&m->groups, m->ranks); r++)
-        OSH_TRY(owl_run_round(cx, m, p, r));
-    for (int v = 0; v < g->n_values; v++)
+done:
+    return rc;
+}
+
+static osh_status owl_merge(osh_ctx *cx, void *user, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    owl_measure *m = user;
+    for (int v = 0; v < m->m.f->graph->n_values; v++)
+        if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->m.ranks, m->of[v].sum, 0, round));
+done:
+    return rc;
+}
+
+static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
+{
+    owl_measure *m = user;
+    osh_exec_hooks hooks = {.value = owl_value, .user = m};
+    return osh_measuring_pass(
+        cx, &m->m, p, &(osh_forward_batches){.hooks = &hooks, .merge = owl_merge, .user = m});
+}
+
+/* Measures the layers of a subgraph with the complete norms. */
+static osh_status owl_solve(osh_ctx *cx, void *user, osh_forward_part *p)
+{
+    osh_status rc = OSH_OK;
+    owl_measure *m = user;
+    for (int v = 0; v < p->f->graph->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
-    for (int l = 0; l < m->n && !osh_ranks_me(m->ranks); l++)
-        for (int i = 0; i < p->s->n_nodes; i++)
-            if (p->run[i] && m->layer_of[p->s->first + i] == l) {
-                layer_count_outliers(m, p, l);
-                break;
-            }
+    for (int l = 0; l < m->n && !osh_ranks_me(m->m.ranks); l++) layer_count_outliers(m, p, l);
 done:
     norms_drop(cx, m);
     return rc;
@@ -298,17 +295,11 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = state;
-    const osh_dataset *d = &m->p->in.data;
-    osh_forward *f = m->f;
-    OSH_TRY(osh_sweep_samples(cx, f, d, &m->groups, m->ranks));
-    pr->n_steps = f->parts->n, pr->phase = "outliers";
-    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
-    m->sweep.ranks = m->ranks;
-    osh_sweep_begin(&m->sweep, 0);
-    // a rank without samples reads no weights
-    OSH_TRY(osh_sweep_walk(cx, &m->sweep, f,
-                           &(osh_forward_visitor){owl_pass, m, f->n_batches > 0}));
-    OSH_TRY(osh_ranks_broadcast(cx, m->ranks, m->outliers, (size_t)m->n * sizeof *m->outliers, 0));
+    osh_forward_visitor v = {.pass = owl_pass, .user = m, .open = owl_begin, .solve = owl_solve};
+    pr->phase = "outliers";
+    OSH_TRY(osh_measuring_run(cx, &m->m, &v, pr));
+    OSH_TRY(osh_ranks_broadcast(cx, m->m.ranks, m->outliers, (size_t)m->n * sizeof *m->outliers,
+                                0));
     OSH_TRY(owl_share_out(cx, m));
 done:
     return rc;
@@ -316,24 +307,7 @@ done:
 
 static osh_status owl_bytes(osh_ctx *cx, int64_t *peak, const void *state)
 {
-    const owl_measure *m = state;
-    osh_forward_memory bytes = {0};
-    const osh_graph *g = m->f->graph;
-    int64_t most = 0;
-    osh_status rc = osh_forward_bytes(cx, &bytes, m->f, &m->p->in.data, m->p->in.data.n, 1);
-    for (int s = 0; s < m->f->parts->n; s++) {
-        int64_t now = 0;
-        const osh_subgraph *part = &m->f->parts->parts[s];
-        for (int i = part->first; i < part->first + part->n_nodes; i++)
-            if (m->layer_of[i] >= 0) {
-                int64_t width = g->values[g->nodes[i].in[0]].width;
-                now += (int64_t)(osh_stat_bytes(&osh_stat_sums, &m->groups, width) +
-                                 osh_mem_gross((size_t)width * sizeof(double)));
-            }
-        if (now > most) most = now;
-    }
-    *peak = bytes.peak + most + (m->ranks ? OSH_RANKS_BYTES : 0);
-    return rc;
+    return osh_measuring_bytes(cx, peak, &((const owl_measure *)state)->m);
 }
 
 static osh_status owl_print(osh_ctx *cx, char **value, char **said, const void *state)

@@ -22,7 +22,7 @@ static osh_status sweep_price_part(osh_ctx *cx, void *user, osh_forward_part *pa
     void **of = user; // views: of[0] is the osh_sweep, of[1] the osh_dataset
     osh_exec_span span = osh_forward_span(part);
     (void)cx;
-    ((osh_sweep *)of[0])->work[part->index] = osh_cost_of_nodes(&span, of[1]);
+    ((osh_sweep *)of[0])->work[part->index] += osh_cost_of_nodes(&span, of[1]);
     return OSH_OK;
 }
 

@@ -8,8 +8,8 @@
 typedef struct osh_sweep {
     osh_progress *pr; // view
     osh_ranks *ranks; // view: ranks that run the measurement; NULL: this process alone
-    double *work;  // own [subgraphs]: work of one run of each subgraph
-    double *times; // own [subgraphs]: how many times each subgraph runs; osh_sweep_open sets 1
+    double *work;  // own [subgraphs]: work of all passes in the steps of each subgraph
+    double *times; // own [subgraphs]: how many times these passes run; osh_sweep_open sets 1
     int n;         // number of subgraphs
     double begun;  // time at which the measurement began
     double done;   // work of the subgraphs that are complete
