@@ -7,8 +7,8 @@
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
-/* Chooses the values of which a measurement collects statistics in the range. One round collects all
- * of them. */
+/* Chooses the values of which a measurement collects statistics in the range. One round collects
+ * all of them. */
 static void walk_choose_measured(osh_visit_walk *w)
 {
     osh_visit_clear(w, w->want);

@@ -3,7 +3,8 @@ _infer_owl_layer_sparsity computes. Hooks of this script collect the activations
 modifier's own hooks fail in 0.14.0.1 ("Cannot invoke event before initializing"). With --float the
 script computes in F32. With --ids the rows of the data contain token ids instead of text.
 
-usage: python owl.py MODEL CALIBRATION.jsonl SAMPLES LENGTH SPARSITY OWL_M OWL_LMBDA [--float] [--ids]
+usage: python owl.py MODEL CALIBRATION.jsonl SAMPLES LENGTH SPARSITY OWL_M OWL_LMBDA
+                     [--float] [--ids]
 """
 import json, sys
 import torch
