@@ -14,46 +14,31 @@
 #include "plan/exchange.h"
 #include "rewrite/experts.h"
 
-/* The statistics of a layer while it is measured.
- * sum: sum of g |f(x)| over the tokens that the router sends to the expert; g is the router weight,
+/* Numbers of the statistics of a layer.
+ * SUM: sum of g |f(x)| over the tokens that the router sends to the expert; g is the router weight,
  * f(x) the expert's output.
- * count: number of these tokens. */
-typedef struct layer_stats {
-    osh_stat *sum, *count; // own [experts]
-} layer_stats;
+ * COUNT: number of these tokens. */
+enum { SUM, COUNT, N_STATS };
 
 typedef struct reaping {
-    osh_measuring m; // own
+    osh_measuring m; // own: statistic N_STATS * l + k is statistic k of layer l, for each expert
     /* Index of the layer, if the value is the layer's router logits or the output of one of its
      * experts; -1: the value is neither. */
     int *layer_of;  // own [graph values]
     /* Index of the expert that computes the value as its output; -1: none. */
     int *expert_of; // own [graph values]
-    layer_stats *of; // own [layers]
     bool *gone;     // own [layers, experts]: true if the expert is dropped
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring; // true during the first pass
 } reaping;
 
-static void reaping_drop(osh_ctx *cx, reaping *r)
-{
-    for (int l = 0; r->of && l < r->m.p->rewrites.experts->n; l++) {
-        osh_stat_free(cx, r->of[l].sum);
-        osh_stat_free(cx, r->of[l].count);
-        r->of[l] = (layer_stats){0};
-    }
-    r->measuring = false;
-}
-
 static void reaping_close(osh_ctx *cx, void *state)
 {
     reaping *r = state;
     if (!r) return;
-    reaping_drop(cx, r);
     osh_measuring_close(cx, &r->m);
     osh_free(cx, r->layer_of);
     osh_free(cx, r->expert_of);
-    osh_free(cx, r->of);
     osh_free(cx, r->gone);
     osh_free(cx, r->row);
     osh_free(cx, r);
@@ -67,7 +52,7 @@ static osh_status reaping_ask(osh_ctx *cx, reaping *r)
     const osh_graph *g = r->m.f->graph;
     const osh_experts *x = r->m.p->rewrites.experts;
     const osh_groups *groups = &r->m.p->in.groups;
-    osh_measured *to = NULL; // own
+    osh_measured *to = NULL; // own until osh_measuring_ask
     int64_t bytes = (int64_t)(osh_stat_bytes(&osh_stat_sums, groups, x->n_all) +
                               osh_stat_bytes(&osh_stat_routes, groups, x->n_all));
     OSH_NEW(cx, to, g->n_nodes);
@@ -83,9 +68,8 @@ static osh_status reaping_ask(osh_ctx *cx, reaping *r)
             to[i] = (osh_measured){n->out[0], more}, more = 0;
         }
     }
-    osh_plain_measure(r->m.f->plain, to, true), to = NULL; // passes ownership
+    OSH_TRY(osh_measuring_ask(cx, &r->m, to, true, N_STATS * x->n));
 done:
-    osh_free(cx, to);
     return rc;
 }
 
@@ -100,7 +84,6 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     const osh_graph *g = r->m.f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);
-    OSH_NEW(cx, r->of, x->n);
     OSH_NEW(cx, r->gone, x->n * x->n_all);
     OSH_NEW(cx, r->row, g->values[g->hidden].width);
     for (int v = 0; v < g->n_values; v++) r->layer_of[v] = r->expert_of[v] = -1;
@@ -122,8 +105,9 @@ static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const o
     const osh_tensor *route = b->values[r->m.p->rewrites.experts->layers[layer].route];
     int64_t D = y->shape[1], E = route->shape[1], e = r->expert_of[value];
     osh_tensor *sum, *count; // views
-    OSH_TRY(osh_stat_at(cx, &sum, r->of[layer].sum, b->first_sample));
-    OSH_TRY(osh_stat_at(cx, &count, r->of[layer].count, b->first_sample));
+    osh_stat **of = &r->m.of[N_STATS * layer];
+    OSH_TRY(osh_stat_at(cx, &sum, of[SUM], b->first_sample));
+    OSH_TRY(osh_stat_at(cx, &count, of[COUNT], b->first_sample));
     const osh_dataset *d = &r->m.p->in.data;
     const uint8_t *counted = d->counted ? d->counted + d->offsets[b->first_sample] : NULL;
     for (int64_t t = 0; t < y->shape[0]; t++) {
@@ -173,8 +157,8 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
 {
     osh_experts *x = r->m.p->rewrites.experts;
     int *kept = x->layers[layer].kept;
-    const double *sum = r->of[layer].sum->all->data;
-    const int64_t *count = r->of[layer].count->all->data;
+    const double *sum = r->m.of[N_STATS * layer + SUM]->all->data;
+    const int64_t *count = r->m.of[N_STATS * layer + COUNT]->all->data;
     bool *gone = r->gone + (int64_t)layer * x->n_all;
     for (int e = 0; e < x->n_all; e++)
         osh_log(cx, OSH_LOG_DEBUG, "%s: expert %d: %lld tokens, %.5g", x->layers[layer].name, e,
@@ -203,20 +187,10 @@ static osh_status reaping_begin(osh_ctx *cx, void *user, osh_forward_part *p, co
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
         if (node < p->s->first || node >= p->s->first + p->s->n_nodes) continue;
-        OSH_TRY(osh_measuring_begin(cx, &r->of[l].sum, &r->m, &osh_stat_sums, x->n_all));
-        OSH_TRY(osh_measuring_begin(cx, &r->of[l].count, &r->m, &osh_stat_routes, x->n_all));
+        OSH_TRY(osh_measuring_begin(cx, &r->m, N_STATS * l + SUM, &osh_stat_sums, x->n_all));
+        OSH_TRY(osh_measuring_begin(cx, &r->m, N_STATS * l + COUNT, &osh_stat_routes, x->n_all));
     }
     r->measuring = true;
-done:
-    return rc;
-}
-
-static osh_status reaping_merge(osh_ctx *cx, void *user, int64_t round)
-{
-    osh_status rc = OSH_OK;
-    reaping *r = user;
-    for (int l = 0; l < r->m.p->rewrites.experts->n; l++)
-        if (r->of[l].sum) OSH_TRY(osh_exchange_groups(cx, r->m.ranks, r->of[l].sum, 0, round));
 done:
     return rc;
 }
@@ -224,9 +198,7 @@ done:
 static osh_status reaping_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     reaping *r = user;
-    osh_exec_hooks hooks = {.value = reaping_value, .user = r};
-    return osh_measuring_pass(
-        cx, &r->m, p, &(osh_forward_batches){.hooks = &hooks, .merge = reaping_merge, .user = r});
+    return osh_measuring_pass(cx, &r->m, p, &(osh_exec_hooks){.value = reaping_value, .user = r});
 }
 
 /* Chooses the experts to keep in each layer of the subgraph. */
@@ -236,16 +208,17 @@ static osh_status reaping_solve(osh_ctx *cx, void *user, osh_forward_part *p)
     reaping *r = user;
     osh_ranks *ranks = r->m.ranks; // view
     (void)p;
+    OSH_TRY(osh_measuring_finish(cx, &r->m));
     for (int l = 0; l < r->m.p->rewrites.experts->n; l++) {
-        const layer_stats *s = &r->of[l];
-        if (!s->sum) continue;
-        OSH_TRY(osh_stat_finish(cx, s->sum));
-        OSH_TRY(osh_exchange_give(cx, ranks, s->sum->all));
-        OSH_TRY(osh_exchange_exact(cx, ranks, &osh_stat_routes, s->count->all));
+        osh_stat *const *of = &r->m.of[N_STATS * l];
+        if (!of[SUM]) continue;
+        OSH_TRY(osh_exchange_give(cx, ranks, of[SUM]->all));
+        OSH_TRY(osh_exchange_exact(cx, ranks, &osh_stat_routes, of[COUNT]->all));
         reaping_choose_kept(cx, r, l);
     }
 done:
-    reaping_drop(cx, r);
+    osh_measuring_end(cx, &r->m);
+    r->measuring = false;
     return rc;
 }
 

@@ -2,6 +2,7 @@
 #include "eval/measure.h"
 
 #include "budget/cost.h"
+#include "plan/division.h"
 #include "plan/exchange.h"
 
 osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, osh_plan *p)
@@ -13,23 +14,56 @@ osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, osh_plan *p)
     return osh_forward_open(cx, &m->f, o->model, o->adapter, o->models_dir);
 }
 
+osh_status osh_measuring_ask(osh_ctx *cx, osh_measuring *m, osh_measured *measured, bool again,
+                             int n)
+{
+    osh_status rc = OSH_OK;
+    osh_plain_measure(m->f->plain, measured, again);
+    OSH_NEW(cx, m->of, n);
+    m->n = n;
+done:
+    return rc;
+}
+
+void osh_measuring_end(osh_ctx *cx, osh_measuring *m)
+{
+    for (int k = 0; k < m->n; k++) osh_stat_free(cx, m->of[k]), m->of[k] = NULL;
+}
+
 void osh_measuring_close(osh_ctx *cx, osh_measuring *m)
 {
+    osh_measuring_end(cx, m);
+    osh_free(cx, m->of);
     osh_forward_close(cx, m->f);
     osh_sweep_close(cx, &m->sweep);
+}
+
+/* Makes a batch of each sample that this rank runs. */
+static osh_status measuring_samples(osh_ctx *cx, const osh_measuring *m)
+{
+    osh_status rc = OSH_OK;
+    osh_forward *f = m->f;
+    const osh_dataset *d = &m->p->in.data;
+    OSH_NEW(cx, f->batches, d->n);
+    for (int64_t k = 0; k < d->n; k++) {
+        if (!osh_divide_sample(&m->p->in.groups, m->ranks, k)) continue;
+        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
+        f->batches[f->n_batches++]->first_sample = k;
+    }
+done:
+    return rc;
 }
 
 osh_status osh_measuring_run(osh_ctx *cx, osh_measuring *m, const osh_forward_visitor *v,
                              osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &m->p->in.data;
     osh_forward *f = m->f;
     osh_forward_visitor all = *v;
-    OSH_TRY(osh_sweep_samples(cx, f, d, &m->p->in.groups, m->ranks));
+    OSH_TRY(measuring_samples(cx, m));
     all.loads = f->n_batches > 0; // a rank without samples reads no weights
     pr->n_steps = f->parts->n;
-    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
+    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, &m->p->in.data));
     m->sweep.ranks = m->ranks;
     osh_sweep_begin(&m->sweep, 0);
     OSH_TRY(osh_sweep_walk(cx, &m->sweep, f, &all));
@@ -38,8 +72,7 @@ done:
 }
 
 typedef struct pass { // a pass that runs
-    osh_measuring *m;             // view
-    const osh_forward_batches *k; // view: hooks and callbacks of the measurement
+    osh_measuring *m; // view
     double work;
 } pass;
 
@@ -51,28 +84,41 @@ static void pass_show(osh_ctx *cx, void *user, int64_t batch)
 
 static osh_status pass_merge(osh_ctx *cx, void *user, int64_t round)
 {
-    const pass *k = user;
-    return k->k->merge(cx, k->k->user, round);
+    osh_status rc = OSH_OK;
+    const osh_measuring *m = ((const pass *)user)->m;
+    for (int k = 0; k < m->n; k++)
+        if (m->of[k]) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[k], 0, round));
+done:
+    return rc;
 }
 
 osh_status osh_measuring_pass(osh_ctx *cx, osh_measuring *m, const osh_forward_part *p,
-                              const osh_forward_batches *k)
+                              const osh_exec_hooks *hooks)
 {
     osh_exec_span span = osh_forward_span(p);
-    pass now = {m, k, osh_cost_of_nodes(&span, &m->p->in.data)};
-    return osh_forward_pass(cx, p,
-                            &(osh_forward_batches){k->hooks, &m->p->in.groups, m->ranks, pass_show,
-                                                   pass_merge, &now});
+    pass now = {m, osh_cost_of_nodes(&span, &m->p->in.data)};
+    return osh_forward_pass(
+        cx, p,
+        &(osh_forward_batches){hooks, &m->p->in.groups, m->ranks, pass_show, pass_merge, &now});
 }
 
-osh_status osh_measuring_begin(osh_ctx *cx, osh_stat **out, const osh_measuring *m,
-                               const osh_stat_type *type, int64_t n)
+osh_status osh_measuring_begin(osh_ctx *cx, osh_measuring *m, int k, const osh_stat_type *type,
+                               int64_t width)
 {
     osh_status rc = OSH_OK;
     const osh_where host = {NULL, OSH_LIFE_LONG};
-    OSH_TRY(osh_stat_new(cx, out, type, m->p->in.groups, n, host));
-    OSH_TRY(osh_stat_new_part(cx, *out, host));
-    (*out)->open = m->ranks != NULL;
+    OSH_TRY(osh_stat_new(cx, &m->of[k], type, m->p->in.groups, width, host));
+    OSH_TRY(osh_stat_new_part(cx, m->of[k], host));
+    m->of[k]->open = m->ranks != NULL;
+done:
+    return rc;
+}
+
+osh_status osh_measuring_finish(osh_ctx *cx, osh_measuring *m)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < m->n; k++)
+        if (m->of[k]) OSH_TRY(osh_stat_finish(cx, m->of[k]));
 done:
     return rc;
 }

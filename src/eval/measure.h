@@ -37,19 +37,29 @@ typedef struct osh_measuring { // the part of the state that all measurements ha
     /* The ranks among which samples are divided; NULL: this process runs all samples. */
     osh_ranks *ranks; // view
     osh_sweep sweep;  // own: progress
+    /* Statistics that are collected now; NULL: the statistic is not collected now. */
+    osh_stat **of; // own [n]
+    int n;
 } osh_measuring;
 /* Opens the model of the plan p. osh_measuring_close frees the members. */
 osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, osh_plan *p);
+/* Makes the steps of the model collect the statistics `measured`, as osh_plain_measure does. n:
+ * number of statistics. */
+osh_status osh_measuring_ask(osh_ctx *cx, osh_measuring *m, osh_measured *measured, bool again,
+                             int n);
 void osh_measuring_close(osh_ctx *cx, osh_measuring *m);
 /* Executes the steps of all subgraphs with the visitor v. */
 osh_status osh_measuring_run(osh_ctx *cx, osh_measuring *m, const osh_forward_visitor *v,
                              osh_progress *pr);
-/* Runs a pass for the samples of this rank. k: its members hooks, merge and user are used. */
+/* Runs a pass for the samples of this rank with the hooks. */
 osh_status osh_measuring_pass(osh_ctx *cx, osh_measuring *m, const osh_forward_part *p,
-                              const osh_forward_batches *k);
-/* Begins a statistic of the samples, with n channels. */
-osh_status osh_measuring_begin(osh_ctx *cx, osh_stat **out, const osh_measuring *m,
-                               const osh_stat_type *type, int64_t n);
+                              const osh_exec_hooks *hooks);
+/* osh_measuring_begin begins statistic m->of[k] of the samples, with `width` channels.
+ * osh_measuring_finish finishes all statistics, and osh_measuring_end frees them. */
+osh_status osh_measuring_begin(osh_ctx *cx, osh_measuring *m, int k, const osh_stat_type *type,
+                               int64_t width);
+osh_status osh_measuring_finish(osh_ctx *cx, osh_measuring *m);
+void osh_measuring_end(osh_ctx *cx, osh_measuring *m);
 /* Sets *peak to the host bytes of osh_measuring_run, with the allocator's overhead. */
 osh_status osh_measuring_bytes(osh_ctx *cx, int64_t *peak, const osh_measuring *m);
 #endif

@@ -24,14 +24,8 @@
 #include "modifiers/prune.h"
 #include "plan/exchange.h"
 
-/* Norms of the channels of one value; the value is an input of Linears of a layer. */
-typedef struct norms {
-    osh_stat *sum; // own [width]: a_j, summed over samples
-    double *now;   // own [width]: sums of squares over the tokens of the current sample
-} norms;
-
 typedef struct owl_measure {
-    osh_measuring m;        // own
+    osh_measuring m;        // own: statistic v is a_j of value v, summed over samples
     const osh_owl *owl;     // view
     /* Index of the decoder layer that contains the Linear; -1: the node is no Linear, or in no
      * layer. */
@@ -39,8 +33,9 @@ typedef struct owl_measure {
     osh_layer_share *layers; // own [n]: name (a view of the graph) and sparsity of each layer
     double *outliers;       // own [n]: D
     int n;
-    norms *of;              // own [graph values]: norms of each value
-    float *row;             // own [width of the widest value]: one row in F32
+    // own [width of the widest value]
+    float *row;  // one row in F32
+    double *now; // sums of squares over the tokens of the current sample
 } owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
@@ -72,26 +67,16 @@ done:
     return rc;
 }
 
-static void norms_drop(osh_ctx *cx, owl_measure *m)
-{
-    for (int v = 0; m->of && v < m->m.f->graph->n_values; v++) {
-        osh_stat_free(cx, m->of[v].sum);
-        osh_free(cx, m->of[v].now);
-        m->of[v] = (norms){0};
-    }
-}
-
 static void owl_close(osh_ctx *cx, void *state)
 {
     owl_measure *m = state;
     if (!m) return;
-    norms_drop(cx, m);
     osh_measuring_close(cx, &m->m);
     osh_free(cx, m->layer_of);
     osh_free(cx, m->layers);
     osh_free(cx, m->outliers);
-    osh_free(cx, m->of);
     osh_free(cx, m->row);
+    osh_free(cx, m->now);
     osh_free(cx, m);
 }
 
@@ -101,10 +86,10 @@ static osh_status owl_ask(osh_ctx *cx, owl_measure *m)
     osh_status rc = OSH_OK;
     const osh_graph *g = m->m.f->graph;
     const osh_partition *parts = m->m.f->parts;
-    osh_measured *to = NULL; // own
+    osh_measured *to = NULL; // own until osh_measuring_ask
     int *last = NULL; // own [graph values]: number of the last subgraph that collects the norms
-    OSH_NEW(cx, to, g->n_nodes);
     OSH_NEW(cx, last, g->n_values);
+    OSH_NEW(cx, to, g->n_nodes);
     for (int i = 0; i < g->n_nodes; i++) to[i].value = -1;
     for (int k = 0; k < parts->n; k++)
         for (int i = parts->parts[k].first; i < parts->parts[k].first + parts->parts[k].n_nodes;
@@ -114,13 +99,10 @@ static osh_status owl_ask(osh_ctx *cx, owl_measure *m)
             int64_t n = g->values[v].width;
             if (last[v] == k + 1) continue;
             last[v] = k + 1;
-            to[i].bytes =
-                (int64_t)(osh_stat_bytes(&osh_stat_sums, &m->m.p->in.groups, n) +
-                          osh_mem_gross((size_t)n * sizeof(double)));
+            to[i].bytes = (int64_t)osh_stat_bytes(&osh_stat_sums, &m->m.p->in.groups, n);
         }
-    osh_plain_measure(m->m.f->plain, to, false), to = NULL; // passes ownership
+    OSH_TRY(osh_measuring_ask(cx, &m->m, to, false, g->n_values));
 done:
-    osh_free(cx, to);
     osh_free(cx, last);
     return rc;
 }
@@ -135,10 +117,10 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_TRY(osh_measuring_open(cx, &m->m, p));
     const osh_graph *g = m->m.f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
-    OSH_NEW(cx, m->of, g->n_values);
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
+    OSH_NEW(cx, m->now, widest);
     OSH_TRY(owl_find_layers(cx, m));
     OSH_TRY(owl_ask(cx, m));
     *out = m, m = NULL; // passes ownership
@@ -153,20 +135,19 @@ static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const
                                    int64_t sample)
 {
     osh_status rc = OSH_OK;
-    norms *a = &m->of[value];
     int64_t I = x->shape[1];
     osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
-    memset(a->now, 0, (size_t)I * sizeof *a->now);
+    memset(m->now, 0, (size_t)I * sizeof *m->now);
     const osh_dataset *d = &m->m.p->in.data;
     const uint8_t *counted = d->counted ? d->counted + d->offsets[sample] : NULL;
     for (int64_t t = 0; t < x->shape[0]; t++) {
         if (counted && !counted[t]) continue;
         osh_to_f32(m->row, (const char *)x->data + (size_t)t * row, x->dtype, I);
-        for (int64_t i = 0; i < I; i++) a->now[i] += (double)m->row[i] * m->row[i];
+        for (int64_t i = 0; i < I; i++) m->now[i] += (double)m->row[i] * m->row[i];
     }
-    OSH_TRY(osh_stat_at(cx, &to, a->sum, sample));
-    for (int64_t i = 0; i < I; i++) ((double *)to->data)[i] += sqrt(a->now[i]);
+    OSH_TRY(osh_stat_at(cx, &to, m->m.of[value], sample));
+    for (int64_t i = 0; i < I; i++) ((double *)to->data)[i] += sqrt(m->now[i]);
 done:
     return rc;
 }
@@ -175,7 +156,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
                             const osh_batch *b)
 {
     owl_measure *m = user;
-    return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
+    return m->m.of[value] ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
 /* Returns how many scores s_ij of the Linear are above `limit`. If limit < 0, returns the sum of
@@ -183,7 +164,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
 static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
 {
-    const double *a = m->of[n->in[0]].sum->all->data;
+    const double *a = m->m.of[n->in[0]]->all->data;
     int64_t O = w->shape[0], I = w->shape[1];
     double sum = 0;
     for (int64_t o = 0; o < O; o++) {
@@ -207,7 +188,7 @@ static void layer_count_outliers(owl_measure *m, const osh_forward_part *p, int 
         for (int i = s->first; i < s->first + s->n_nodes; i++) {
             const osh_node *node = &g->nodes[i];
             const osh_tensor *x = node->w[0] >= 0 ? p->w->w[node->w[0]] : NULL;
-            if (m->layer_of[i] != layer || !x || !m->of[node->in[0]].sum) continue;
+            if (m->layer_of[i] != layer || !x || !m->m.of[node->in[0]]) continue;
             if (way) above += linear_count_scores(m, node, x, m->owl->m * sum / n);
             else
                 sum += linear_count_scores(m, node, x, -1),
@@ -223,20 +204,8 @@ static osh_status owl_begin(osh_ctx *cx, void *user, osh_forward_part *p, const 
     owl_measure *m = user;
     const osh_graph *g = p->f->graph;
     for (int v = osh_next_set(values, 0, g->n_values); v < g->n_values;
-         v = osh_next_set(values, v + 1, g->n_values)) {
-        OSH_TRY(osh_measuring_begin(cx, &m->of[v].sum, &m->m, &osh_stat_sums, g->values[v].width));
-        OSH_NEW(cx, m->of[v].now, g->values[v].width);
-    }
-done:
-    return rc;
-}
-
-static osh_status owl_merge(osh_ctx *cx, void *user, int64_t round)
-{
-    osh_status rc = OSH_OK;
-    owl_measure *m = user;
-    for (int v = 0; v < m->m.f->graph->n_values; v++)
-        if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->m.ranks, m->of[v].sum, 0, round));
+         v = osh_next_set(values, v + 1, g->n_values))
+        OSH_TRY(osh_measuring_begin(cx, &m->m, v, &osh_stat_sums, g->values[v].width));
 done:
     return rc;
 }
@@ -244,9 +213,7 @@ done:
 static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     owl_measure *m = user;
-    osh_exec_hooks hooks = {.value = owl_value, .user = m};
-    return osh_measuring_pass(
-        cx, &m->m, p, &(osh_forward_batches){.hooks = &hooks, .merge = owl_merge, .user = m});
+    return osh_measuring_pass(cx, &m->m, p, &(osh_exec_hooks){.value = owl_value, .user = m});
 }
 
 /* Measures the layers of a subgraph with the complete norms. */
@@ -254,11 +221,10 @@ static osh_status owl_solve(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = user;
-    for (int v = 0; v < p->f->graph->n_values; v++)
-        if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
+    OSH_TRY(osh_measuring_finish(cx, &m->m));
     for (int l = 0; l < m->n && !osh_ranks_me(m->m.ranks); l++) layer_count_outliers(m, p, l);
 done:
-    norms_drop(cx, m);
+    osh_measuring_end(cx, &m->m);
     return rc;
 }
 

@@ -3,7 +3,6 @@
 #ifndef OSH_SWEEP_H
 #define OSH_SWEEP_H
 #include "eval/forward.h"
-#include "plan/division.h"
 
 typedef struct osh_sweep {
     osh_progress *pr; // view
@@ -16,9 +15,6 @@ typedef struct osh_sweep {
     double before; // `done` plus the work of the complete parts of the current subgraph
     double tokens; // tokens of the data
 } osh_sweep;
-/* Makes a batch of each sample of d that this rank runs. */
-osh_status osh_sweep_samples(osh_ctx *cx, osh_forward *f, const osh_dataset *d,
-                             const osh_groups *groups, const osh_ranks *ranks);
 /* Computes the work of each subgraph. osh_sweep_close frees the members. */
 osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh_forward *f,
                           const osh_dataset *d);
