@@ -32,9 +32,9 @@ typedef struct reaping {
     bool measuring; // true during the first pass
 } reaping;
 
-static void reaping_close(osh_ctx *cx, void *state)
+static void reaping_close(osh_ctx *cx, osh_measuring *state)
 {
-    reaping *r = state;
+    reaping *r = (reaping *)state;
     if (!r) return;
     osh_measuring_close(cx, &r->m);
     osh_free(cx, r->layer_of);
@@ -73,14 +73,15 @@ done:
     return rc;
 }
 
-static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *m)
+static osh_status reaping_open(osh_ctx *cx, osh_measuring **out, osh_plan *p,
+                               const osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     reaping *r = NULL; // own
     const osh_experts *x = p->rewrites.experts;
     (void)m;
     OSH_NEW(cx, r, 1);
-    OSH_TRY(osh_measuring_open(cx, &r->m, p));
+    OSH_TRY(osh_measuring_open(cx, &r->m, &osh_measure_experts, p));
     const osh_graph *g = r->m.f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);
@@ -88,9 +89,9 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     OSH_NEW(cx, r->row, g->values[g->hidden].width);
     for (int v = 0; v < g->n_values; v++) r->layer_of[v] = r->expert_of[v] = -1;
     OSH_TRY(reaping_ask(cx, r));
-    *out = r, r = NULL; // passes ownership
+    *out = &r->m, r = NULL; // passes ownership
 done:
-    reaping_close(cx, r);
+    reaping_close(cx, (osh_measuring *)r);
     return rc;
 }
 
@@ -195,12 +196,6 @@ done:
     return rc;
 }
 
-static osh_status reaping_pass(osh_ctx *cx, void *user, osh_forward_part *p)
-{
-    reaping *r = user;
-    return osh_measuring_pass(cx, &r->m, p, &(osh_exec_hooks){.value = reaping_value, .user = r});
-}
-
 /* Chooses the experts to keep in each layer of the subgraph. */
 static osh_status reaping_solve(osh_ctx *cx, void *user, osh_forward_part *p)
 {
@@ -208,7 +203,6 @@ static osh_status reaping_solve(osh_ctx *cx, void *user, osh_forward_part *p)
     reaping *r = user;
     osh_ranks *ranks = r->m.ranks; // view
     (void)p;
-    OSH_TRY(osh_measuring_finish(cx, &r->m));
     for (int l = 0; l < r->m.p->rewrites.experts->n; l++) {
         osh_stat *const *of = &r->m.of[N_STATS * l];
         if (!of[SUM]) continue;
@@ -217,31 +211,21 @@ static osh_status reaping_solve(osh_ctx *cx, void *user, osh_forward_part *p)
         reaping_choose_kept(cx, r, l);
     }
 done:
-    osh_measuring_end(cx, &r->m);
     r->measuring = false;
     return rc;
 }
 
-static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
+static osh_status reaping_over(osh_ctx *cx, osh_measuring *m)
 {
-    reaping *r = state;
-    osh_forward_visitor v = {
-        .pass = reaping_pass, .user = r, .open = reaping_begin, .solve = reaping_solve};
-    pr->phase = "experts";
-    osh_status rc = osh_measuring_run(cx, &r->m, &v, pr);
-    r->m.p->rewrites.experts->known = !rc;
-    return rc;
+    (void)cx;
+    m->p->rewrites.experts->known = true;
+    return OSH_OK;
 }
 
-static osh_status reaping_bytes(osh_ctx *cx, int64_t *peak, const void *state)
-{
-    return osh_measuring_bytes(cx, peak, &((const reaping *)state)->m);
-}
-
-static osh_status reaping_print(osh_ctx *cx, char **value, char **said, const void *state)
+static osh_status reaping_print(osh_ctx *cx, char **value, char **said, const osh_measuring *m)
 {
     osh_status rc = OSH_OK;
-    const osh_experts *x = ((const reaping *)state)->m.p->rewrites.experts;
+    const osh_experts *x = m->p->rewrites.experts;
     OSH_TRY(osh_experts_print(cx, value, x));
     *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept, x->n_all,
                         x->n);
@@ -262,5 +246,6 @@ static char *reaping_plan(osh_ctx *cx, const osh_plan *p, double mb)
 
 const osh_measurement osh_measure_experts = {
     .key = "retained", .what = "experts", .open = reaping_open, .close = reaping_close,
-    .bytes = reaping_bytes, .run = reaping_run, .print = reaping_print, .plan = reaping_plan,
+    .begin = reaping_begin, .value = reaping_value, .solve = reaping_solve, .over = reaping_over,
+    .print = reaping_print, .plan = reaping_plan,
 };

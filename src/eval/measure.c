@@ -5,10 +5,11 @@
 #include "plan/division.h"
 #include "plan/exchange.h"
 
-osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, osh_plan *p)
+osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, const osh_measurement *type,
+                              osh_plan *p)
 {
     const osh_options *o = p->in.opt;
-    m->p = p;
+    m->type = type, m->p = p;
     // a single group of samples is not divided among ranks: each rank then measures all samples
     if (p->in.groups.n > 1) m->ranks = o->ranks;
     return osh_forward_open(cx, &m->f, o->model, o->adapter, o->models_dir);
@@ -25,14 +26,14 @@ done:
     return rc;
 }
 
-void osh_measuring_end(osh_ctx *cx, osh_measuring *m)
+static void measuring_drop(osh_ctx *cx, osh_measuring *m)
 {
     for (int k = 0; k < m->n; k++) osh_stat_free(cx, m->of[k]), m->of[k] = NULL;
 }
 
 void osh_measuring_close(osh_ctx *cx, osh_measuring *m)
 {
-    osh_measuring_end(cx, m);
+    measuring_drop(cx, m);
     osh_free(cx, m->of);
     osh_forward_close(cx, m->f);
     osh_sweep_close(cx, &m->sweep);
@@ -50,23 +51,6 @@ static osh_status measuring_samples(osh_ctx *cx, const osh_measuring *m)
         OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
         f->batches[f->n_batches++]->first_sample = k;
     }
-done:
-    return rc;
-}
-
-osh_status osh_measuring_run(osh_ctx *cx, osh_measuring *m, const osh_forward_visitor *v,
-                             osh_progress *pr)
-{
-    osh_status rc = OSH_OK;
-    osh_forward *f = m->f;
-    osh_forward_visitor all = *v;
-    OSH_TRY(measuring_samples(cx, m));
-    all.loads = f->n_batches > 0; // a rank without samples reads no weights
-    pr->n_steps = f->parts->n;
-    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, &m->p->in.data));
-    m->sweep.ranks = m->ranks;
-    osh_sweep_begin(&m->sweep, 0);
-    OSH_TRY(osh_sweep_walk(cx, &m->sweep, f, &all));
 done:
     return rc;
 }
@@ -92,14 +76,15 @@ done:
     return rc;
 }
 
-osh_status osh_measuring_pass(osh_ctx *cx, osh_measuring *m, const osh_forward_part *p,
-                              const osh_exec_hooks *hooks)
+static osh_status measuring_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
+    osh_measuring *m = user;
     osh_exec_span span = osh_forward_span(p);
+    osh_exec_hooks hooks = {.value = m->type->value, .user = m};
     pass now = {m, osh_cost_of_nodes(&span, &m->p->in.data)};
     return osh_forward_pass(
         cx, p,
-        &(osh_forward_batches){hooks, &m->p->in.groups, m->ranks, pass_show, pass_merge, &now});
+        &(osh_forward_batches){&hooks, &m->p->in.groups, m->ranks, pass_show, pass_merge, &now});
 }
 
 osh_status osh_measuring_begin(osh_ctx *cx, osh_measuring *m, int k, const osh_stat_type *type,
@@ -114,11 +99,32 @@ done:
     return rc;
 }
 
-osh_status osh_measuring_finish(osh_ctx *cx, osh_measuring *m)
+static osh_status measuring_solve(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
+    osh_measuring *m = user;
     for (int k = 0; k < m->n; k++)
         if (m->of[k]) OSH_TRY(osh_stat_finish(cx, m->of[k]));
+    OSH_TRY(m->type->solve(cx, m, p));
+done:
+    measuring_drop(cx, m);
+    return rc;
+}
+
+osh_status osh_measuring_run(osh_ctx *cx, osh_measuring *m, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    osh_forward *f = m->f;
+    OSH_TRY(measuring_samples(cx, m));
+    pr->n_steps = f->parts->n, pr->phase = m->type->what;
+    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, &m->p->in.data));
+    m->sweep.ranks = m->ranks;
+    osh_sweep_begin(&m->sweep, 0);
+    // a rank without samples reads no weights
+    OSH_TRY(osh_sweep_walk(cx, &m->sweep, f,
+                           &(osh_forward_visitor){measuring_pass, m, f->n_batches > 0,
+                                                  m->type->begin, measuring_solve}));
+    OSH_TRY(m->type->over(cx, m));
 done:
     return rc;
 }

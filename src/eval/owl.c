@@ -67,9 +67,9 @@ done:
     return rc;
 }
 
-static void owl_close(osh_ctx *cx, void *state)
+static void owl_close(osh_ctx *cx, osh_measuring *state)
 {
-    owl_measure *m = state;
+    owl_measure *m = (owl_measure *)state;
     if (!m) return;
     osh_measuring_close(cx, &m->m);
     osh_free(cx, m->layer_of);
@@ -107,14 +107,15 @@ done:
     return rc;
 }
 
-static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *modifier)
+static osh_status owl_open(osh_ctx *cx, osh_measuring **out, osh_plan *p,
+                           const osh_modifier *modifier)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = NULL; // own
     int64_t widest = 1;
     OSH_NEW(cx, m, 1);
     m->owl = modifier->type->pruner->owl(modifier);
-    OSH_TRY(osh_measuring_open(cx, &m->m, p));
+    OSH_TRY(osh_measuring_open(cx, &m->m, &osh_measure_outliers, p));
     const osh_graph *g = m->m.f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
     for (int v = 0; v < g->n_values; v++)
@@ -123,9 +124,9 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m->now, widest);
     OSH_TRY(owl_find_layers(cx, m));
     OSH_TRY(owl_ask(cx, m));
-    *out = m, m = NULL; // passes ownership
+    *out = &m->m, m = NULL; // passes ownership
 done:
-    owl_close(cx, m);
+    owl_close(cx, (osh_measuring *)m);
     return rc;
 }
 
@@ -210,22 +211,13 @@ done:
     return rc;
 }
 
-static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
-{
-    owl_measure *m = user;
-    return osh_measuring_pass(cx, &m->m, p, &(osh_exec_hooks){.value = owl_value, .user = m});
-}
-
 /* Measures the layers of a subgraph with the complete norms. */
 static osh_status owl_solve(osh_ctx *cx, void *user, osh_forward_part *p)
 {
-    osh_status rc = OSH_OK;
     owl_measure *m = user;
-    OSH_TRY(osh_measuring_finish(cx, &m->m));
+    (void)cx;
     for (int l = 0; l < m->n && !osh_ranks_me(m->m.ranks); l++) layer_count_outliers(m, p, l);
-done:
-    osh_measuring_end(cx, &m->m);
-    return rc;
+    return OSH_OK;
 }
 
 /* ---- distribution of the sparsity ---- */
@@ -257,13 +249,10 @@ static osh_status owl_share_out(osh_ctx *cx, owl_measure *m)
     return OSH_OK;
 }
 
-static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
+static osh_status owl_over(osh_ctx *cx, osh_measuring *state)
 {
     osh_status rc = OSH_OK;
-    owl_measure *m = state;
-    osh_forward_visitor v = {.pass = owl_pass, .user = m, .open = owl_begin, .solve = owl_solve};
-    pr->phase = "outliers";
-    OSH_TRY(osh_measuring_run(cx, &m->m, &v, pr));
+    owl_measure *m = (owl_measure *)state;
     OSH_TRY(osh_ranks_broadcast(cx, m->m.ranks, m->outliers, (size_t)m->n * sizeof *m->outliers,
                                 0));
     OSH_TRY(owl_share_out(cx, m));
@@ -271,15 +260,10 @@ done:
     return rc;
 }
 
-static osh_status owl_bytes(osh_ctx *cx, int64_t *peak, const void *state)
-{
-    return osh_measuring_bytes(cx, peak, &((const owl_measure *)state)->m);
-}
-
-static osh_status owl_print(osh_ctx *cx, char **value, char **said, const void *state)
+static osh_status owl_print(osh_ctx *cx, char **value, char **said, const osh_measuring *state)
 {
     osh_status rc = OSH_OK;
-    const owl_measure *m = state;
+    const owl_measure *m = (const owl_measure *)state;
     const osh_layer_share *of = m->layers;
     double least = 1, most = 0;
     osh_buf b; // own
@@ -309,5 +293,6 @@ static char *owl_plan(osh_ctx *cx, const osh_plan *p, double mb)
 
 const osh_measurement osh_measure_outliers = {
     .key = "layer_sparsities", .what = "outliers", .open = owl_open, .close = owl_close,
-    .bytes = owl_bytes, .run = owl_run, .print = owl_print, .plan = owl_plan,
+    .begin = owl_begin, .value = owl_value, .solve = owl_solve, .over = owl_over,
+    .print = owl_print, .plan = owl_plan,
 };
