@@ -68,7 +68,7 @@ typedef struct measuring {
     osh_options opt; // its strings are views of those in the job's options
     osh_plan *p;     // own
     asked a;
-    void *state;     // own: state of the measurement (a.what)
+    osh_measuring *state; // own: state of the measurement (a.what)
     char *mark;      // own: a line of the output's recipe that identifies the measurement
     int64_t peak;    // predicted peak of host memory, in bytes
 } measuring;
@@ -98,7 +98,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(find_asked(cx, &m->a, m->p->in.recipe));
     OSH_TRY(m->a.what->open(cx, &m->state, m->p, &m->p->in.recipe->modifiers[m->a.at]));
-    OSH_TRY(m->a.what->bytes(cx, &bytes, m->state));
+    OSH_TRY(osh_measuring_bytes(cx, &bytes, m->state));
     m->peak = bytes + m->p->budget.memory.base_bytes;
     if (m->peak < m->p->budget.memory.load_bytes) m->peak = m->p->budget.memory.load_bytes;
 done:
@@ -132,7 +132,7 @@ static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring
 {
     osh_status rc = OSH_OK;
     char *value = NULL; // own
-    OSH_TRY(m->a.what->run(cx, m->state, pr));
+    OSH_TRY(osh_measuring_run(cx, m->state, pr));
     OSH_TRY(m->a.what->print(cx, &value, said, m->state));
     if (!(*line = osh_sprintf(cx, "%s: %s", m->a.what->key, value))) OSH_TRY(OSH_E_NOMEM);
 done:

@@ -123,6 +123,9 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 /* Returns the number of bytes of the partial sum (member `part` of osh_stat), which is as large as
  * the sum. Returns 0 if there is no partial sum. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
+/* Returns the number of bytes of the statistics that a measurement collects of `values` in range
+ * r. */
+int64_t osh_sim_measured_bytes(const osh_sim *s, const osh_range *r, const bool *values);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 /* Returns the count to which the bytes of histograms of observers belong. */
 int64_t *osh_sim_histograms(osh_sim *s);

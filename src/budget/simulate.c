@@ -209,6 +209,7 @@ static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bo
             if (l->ranged[k] >= 0) OSH_TRY(sim_open_range(cx, s, l, k));
         OSH_TRY(sim_open_sums(cx, s, l));
     }
+    s->stats.bytes += osh_sim_measured_bytes(s, r, values);
     osh_looks_of(s->looks.of, NULL, s->p->schedule, r, values);
     s->looks.next = osh_sim_looked_bytes(s);
     osh_sim_note(s, 0, 0);

@@ -134,6 +134,15 @@ int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
     return osh_sum_bytes(sum, l->I);
 }
 
+int64_t osh_sim_measured_bytes(const osh_sim *s, const osh_range *r, const bool *values)
+{
+    const osh_measured *m = s->p->schedule->measured;
+    int64_t sum = 0;
+    for (int i = r->first; m && i < r->first + r->n_nodes; i++)
+        if (m[i].value >= 0 && values[m[i].value]) sum += m[i].bytes;
+    return sum;
+}
+
 size_t *osh_sim_hook(const osh_sim *s, int value)
 {
     return &s->stats.hook[osh_observed(s->p->in->graph, s->r->same, value)];

@@ -96,6 +96,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
         for (int k = 0; k < OSH_RANGED; k++)
             if (l->ranged[k] >= 0) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
     }
+    s->stats.bytes -= osh_sim_measured_bytes(s, r, values);
 }
 
 static void sim_close_sums(osh_sim *s, const osh_linear *l)

@@ -6,6 +6,7 @@
 
 #include "budget/cost.h"
 #include "match/cache.h"
+#include "plan/exchange.h"
 #include "schedule/visit.h"
 #include "tensor/device.h"
 
@@ -226,17 +227,33 @@ done:
     return rc;
 }
 
+/* Makes the list of the steps of subgraph `index`, and begins its part *p. */
+static osh_status forward_list(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index)
+{
+    *p = (osh_forward_part){.f = f, .index = index, .s = &f->parts->parts[index], .keep = f->keep};
+    return osh_visit_list(cx, f->steps, &f->plain->schedule, index, NULL);
+}
+
+/* Sets the nodes and values of a LOAD or a PASS. */
+static void part_take_step(osh_forward_part *p, const osh_step *s)
+{
+    const osh_graph *g = p->f->graph;
+    const osh_range *r = osh_steps_range(p->f->steps);
+    p->run = s->run, p->routed = s->routed;
+    memset(p->keep, 0, (size_t)g->n_values * sizeof *p->keep);
+    for (int i = 0; i < r->n_live_out; i++) {
+        int v = r->live_out[i];
+        p->keep[v] = s->out[v] || g->values[v].producer < r->first;
+    }
+    // the second pass reads the inputs again
+    for (int i = 0; s->observe && r->propagate && !r->merged && i < r->n_live_in; i++)
+        p->keep[r->live_in[i]] = true;
+}
+
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index)
 {
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_visit_list(cx, f->steps, &f->plain->schedule, index, NULL));
-    const osh_range *r = osh_steps_range(f->steps);
-    const osh_step *pass = osh_steps_first(f->steps, OSH_STEP_PASS);
-    memset(f->keep, 0, (size_t)f->graph->n_values * sizeof *f->keep);
-    for (int i = 0; i < r->n_live_out; i++) f->keep[r->live_out[i]] = true;
-    *p = (osh_forward_part){.f = f, .index = index, .s = &f->parts->parts[index], .run = pass->run,
-                            .routed = pass->routed, .keep = f->keep};
-done:
+    osh_status rc = forward_list(cx, p, f, index);
+    if (!rc) part_take_step(p, osh_steps_first(f->steps, OSH_STEP_PASS));
     return rc;
 }
 
@@ -272,13 +289,19 @@ done:
 }
 
 static osh_status forward_step(osh_ctx *cx, osh_forward_part *p, const osh_forward_visitor *v,
-                               osh_step_kind kind)
+                               const osh_step *s)
 {
-    switch (kind) {
-    case OSH_STEP_LOAD: return v->loads ? osh_forward_load(cx, p) : OSH_OK;
-    case OSH_STEP_PASS: return v->pass(cx, v->user, p);
+    switch (s->kind) {
+    case OSH_STEP_OPEN: return v->open ? v->open(cx, v->user, p, s->values) : OSH_OK;
+    case OSH_STEP_LOAD:
+        part_take_step(p, s);
+        return v->loads ? osh_forward_load(cx, p) : OSH_OK;
+    case OSH_STEP_PASS:
+        part_take_step(p, s);
+        return v->pass(cx, v->user, p);
+    case OSH_STEP_SOLVE: return v->solve ? v->solve(cx, v->user, p) : OSH_OK;
     case OSH_STEP_RELEASE: osh_weights_free(cx, p->w), p->w = NULL; break;
-    default: break; // a plain schedule has only steps of the three kinds above
+    default: break; // a plain schedule has only steps of the kinds above
     }
     return OSH_OK;
 }
@@ -288,9 +311,9 @@ osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
 {
     osh_status rc = OSH_OK;
     osh_forward_part p = {0}; // own: p.w
-    OSH_TRY(osh_forward_at(cx, &p, f, index));
+    OSH_TRY(forward_list(cx, &p, f, index));
     for (int k = 0; k < osh_steps_n(f->steps); k++)
-        OSH_TRY(forward_step(cx, &p, v, osh_steps_at(f->steps, k)->kind));
+        OSH_TRY(forward_step(cx, &p, v, osh_steps_at(f->steps, k)));
 done:
     osh_weights_free(cx, p.w);
     return rc;
@@ -374,6 +397,7 @@ typedef struct running { // runs the model
     /* Callbacks that round activations; NULL: activations are not rounded. */
     const osh_exec_hooks *hooks; // view
     osh_progress *pr;            // view
+    double work, tokens;         // work and tokens of the current pass
 } running;
 
 void osh_forward_rate(osh_progress *pr, double tokens, double begun)
@@ -384,6 +408,36 @@ void osh_forward_rate(osh_progress *pr, double tokens, double begun)
                            : 0;
 }
 
+osh_status osh_forward_pass(osh_ctx *cx, const osh_forward_part *p, const osh_forward_batches *k)
+{
+    osh_status rc = OSH_OK;
+    const osh_forward *f = p->f;
+    osh_exec_span span = osh_forward_span(p);
+    int64_t n_rounds = k->groups ? osh_exchange_rounds(k->groups, k->ranks) : 1;
+    for (int64_t round = 0; round < n_rounds; round++) {
+        for (int64_t b = 0; b < f->n_batches; b++) {
+            int64_t first = f->batches[b]->first_sample;
+            if (k->groups && !osh_exchange_is_now(k->groups, k->ranks, first, round)) continue;
+            OSH_TRY(osh_check_interrupt(cx));
+            OSH_TRY(osh_ranks_hear(cx, k->ranks));
+            OSH_TRY(osh_exec_run(cx, &span, p->w, f->batches[b], k->hooks, true));
+            k->done(cx, k->user, b);
+        }
+        if (k->merge) OSH_TRY(k->merge(cx, k->user, round));
+    }
+done:
+    return rc;
+}
+
+static void running_show(osh_ctx *cx, void *user, int64_t b)
+{
+    running *k = user;
+    osh_progress *pr = k->pr;
+    pr->done = b + 1, pr->work_done += k->work * (double)k->f->batches[b]->n_tokens / k->tokens;
+    osh_forward_rate(pr, k->tokens, k->f->begun);
+    osh_progress_show(cx, pr);
+}
+
 static osh_status forward_run_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
@@ -391,20 +445,13 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, osh_forward_part *p)
     osh_forward *f = k->f;
     osh_progress *pr = k->pr;
     osh_exec_span span = osh_forward_span(p);
-    double work = osh_cost_of_nodes(&span, k->d);
-    double tokens = 0;
-    for (int64_t b = 0; b < f->n_batches; b++) tokens += (double)f->batches[b]->n_tokens;
+    k->work = osh_cost_of_nodes(&span, k->d), k->tokens = 0;
+    for (int64_t b = 0; b < f->n_batches; b++) k->tokens += (double)f->batches[b]->n_tokens;
     k->aq.first = p->s->first;
     osh_ranks_phase(f->ranks, "forward", p->s->name);
     pr->step++, pr->name = p->s->name, pr->phase = "forward", pr->total = f->n_batches;
-    for (int64_t b = 0; b < f->n_batches; b++) {
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_ranks_hear(cx, f->ranks));
-        OSH_TRY(osh_exec_run(cx, &span, p->w, f->batches[b], k->hooks, true));
-        pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
-        osh_forward_rate(pr, tokens, f->begun);
-        osh_progress_show(cx, pr);
-    }
+    OSH_TRY(osh_forward_pass(cx, p, &(osh_forward_batches){.hooks = k->hooks, .ranks = f->ranks,
+                                                           .done = running_show, .user = k}));
     pr->finished = true;
     osh_progress_show(cx, pr);
     pr->finished = false;

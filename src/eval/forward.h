@@ -101,10 +101,10 @@ typedef struct osh_forward_part {
     const osh_forward *f; // view
     int index;
     const osh_subgraph *s;
-    const bool *run;  // [s->n_nodes]: true for nodes that run
+    const bool *run;  // [s->n_nodes]: true for nodes that run in the last LOAD or PASS
     /* True for nodes that run only on the rows of their expert (graph/routed.h); NULL: none. */
     const bool *routed; // [s->n_nodes]
-    bool *keep;         // [graph values]: true for values that are needed after the subgraph
+    bool *keep;         // [graph values]: true for values that are needed after the pass
     osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */
@@ -115,10 +115,27 @@ osh_exec_span osh_forward_span(const osh_forward_part *p);
 osh_weight_set osh_forward_weights(const osh_forward_part *p);
 /* Loads the weights of the nodes that run, except those that p->w has already. */
 osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p);
+typedef struct osh_forward_batches { // how osh_forward_pass runs the batches of this process
+    const osh_exec_hooks *hooks; // view; NULL: no hooks
+    /* view: groups of the samples. Each round then runs the batches of one group. NULL: one round
+     * runs all batches. */
+    const osh_groups *groups;
+    osh_ranks *ranks; // view: ranks that run the job; NULL: this process alone
+    void (*done)(osh_ctx *cx, void *user, int64_t batch); // called after each batch
+    /* Called after each round; NULL: not called. Adds the sums that the ranks have collected. */
+    osh_status (*merge)(osh_ctx *cx, void *user, int64_t round);
+    void *user;
+} osh_forward_batches;
+/* Runs the nodes of the part for the batches of this process. */
+osh_status osh_forward_pass(osh_ctx *cx, const osh_forward_part *p, const osh_forward_batches *k);
 typedef struct osh_forward_visitor {
     osh_status (*pass)(osh_ctx *cx, void *user, osh_forward_part *p); // runs or counts a pass
     void *user;
     bool loads; // true if p->w has the weights during `pass`
+    /* Used by a measurement, otherwise NULL. `open` begins the statistics of `values` [graph
+     * values], and `solve` uses the complete statistics and ends them. */
+    osh_status (*open)(osh_ctx *cx, void *user, osh_forward_part *p, const bool *values);
+    osh_status (*solve)(osh_ctx *cx, void *user, osh_forward_part *p);
 } osh_forward_visitor;
 /* osh_forward_visit executes the steps of one subgraph. osh_forward_walk executes the steps of all
  * subgraphs in order. */

@@ -13,47 +13,36 @@
  * i is an output channel of W, j an input channel, x the input. min, max and mean of D and d are
  * over the layers. All values are those of the original model.
  *
- * One pass runs all samples, subgraph by subgraph. After a subgraph, the program computes the
- * scores of the subgraph's layers twice: first for their mean, and then to count the outliers. */
+ * One pass runs all samples, subgraph by subgraph. It collects a_j of the inputs of Linears. After
+ * the pass over a subgraph, the program computes the scores of the subgraph's layers twice: first
+ * for their mean, and then to count the outliers. */
 #include "eval/measure.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "eval/forward.h"
-#include "eval/sweep.h"
 #include "modifiers/prune.h"
 #include "plan/exchange.h"
 
-/* Norms of the channels of one value; the value is an input of Linears of a layer. */
-typedef struct norms {
-    osh_stat *sum; // own [width]: a_j, summed over samples
-    double *now;   // own [width]: sums of squares over the tokens of the current sample
-} norms;
-
 typedef struct owl_measure {
-    const osh_plan *p;      // view
+    osh_measuring m;        // own: statistic v is a_j of value v, summed over samples
     const osh_owl *owl;     // view
-    osh_forward *f;         // own
     /* Index of the decoder layer that contains the Linear; -1: the node is no Linear, or in no
      * layer. */
     int *layer_of; // own [nodes]
     osh_layer_share *layers; // own [n]: name (a view of the graph) and sparsity of each layer
     double *outliers;       // own [n]: D
-    osh_groups groups;
-    /* The ranks among which samples are divided; NULL: this process runs all samples. */
-    osh_ranks *ranks; // view
     int n;
-    norms *of;              // own [graph values]: norms of each value
-    float *row;             // own [width of the widest value]: one row in F32
-    osh_sweep sweep;          // own: progress
+    // own [width of the widest value]
+    float *row;  // one row in F32
+    double *now; // sums of squares over the tokens of the current sample
 } owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
 static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = m->f->graph;
+    const osh_graph *g = m->m.f->graph;
     int *number = NULL; // own [modules]: index of the decoder layer; -1: no layer
     OSH_NEW(cx, number, g->n_modules);
     OSH_NEW(cx, m->layers, g->n_modules);
@@ -67,7 +56,7 @@ static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
         OSH_FAIL(
             cx, OSH_E_UNSUPPORTED,
             "sparsity_profile owl: %s has no decoder layers, so it cannot set a sparsity for each",
-            m->p->in.ck->dir);
+            m->m.p->in.ck->dir);
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;
@@ -78,52 +67,66 @@ done:
     return rc;
 }
 
-static void norms_drop(osh_ctx *cx, owl_measure *m)
+static void owl_close(osh_ctx *cx, osh_measuring *state)
 {
-    for (int v = 0; m->of && v < m->f->graph->n_values; v++) {
-        osh_stat_free(cx, m->of[v].sum);
-        osh_free(cx, m->of[v].now);
-        m->of[v] = (norms){0};
-    }
-}
-
-static void owl_close(osh_ctx *cx, void *state)
-{
-    owl_measure *m = state;
+    owl_measure *m = (owl_measure *)state;
     if (!m) return;
-    norms_drop(cx, m);
-    osh_forward_close(cx, m->f);
+    osh_measuring_close(cx, &m->m);
     osh_free(cx, m->layer_of);
     osh_free(cx, m->layers);
     osh_free(cx, m->outliers);
-    osh_free(cx, m->of);
     osh_free(cx, m->row);
-    osh_sweep_close(cx, &m->sweep);
+    osh_free(cx, m->now);
     osh_free(cx, m);
 }
 
-static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *modifier)
+/* Makes the steps of the model collect the norms of the inputs of Linears in decoder layers. */
+static osh_status owl_ask(osh_ctx *cx, owl_measure *m)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = m->m.f->graph;
+    const osh_partition *parts = m->m.f->parts;
+    osh_measured *to = NULL; // own until osh_measuring_ask
+    int *last = NULL; // own [graph values]: number of the last subgraph that collects the norms
+    OSH_NEW(cx, last, g->n_values);
+    OSH_NEW(cx, to, g->n_nodes);
+    for (int i = 0; i < g->n_nodes; i++) to[i].value = -1;
+    for (int k = 0; k < parts->n; k++)
+        for (int i = parts->parts[k].first; i < parts->parts[k].first + parts->parts[k].n_nodes;
+             i++) {
+            if (m->layer_of[i] < 0) continue;
+            int v = to[i].value = g->nodes[i].in[0];
+            int64_t n = g->values[v].width;
+            if (last[v] == k + 1) continue;
+            last[v] = k + 1;
+            to[i].bytes = (int64_t)osh_stat_bytes(&osh_stat_sums, &m->m.p->in.groups, n);
+        }
+    OSH_TRY(osh_measuring_ask(cx, &m->m, to, false, g->n_values));
+done:
+    osh_free(cx, last);
+    return rc;
+}
+
+static osh_status owl_open(osh_ctx *cx, osh_measuring **out, osh_plan *p,
+                           const osh_modifier *modifier)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = NULL; // own
     int64_t widest = 1;
     OSH_NEW(cx, m, 1);
-    m->p = p, m->owl = modifier->type->pruner->owl(modifier);
-    m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    // a single group of samples is not divided among ranks: each rank then measures all samples
-    if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
-    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
-                             p->in.opt->models_dir));
-    const osh_graph *g = m->f->graph;
+    m->owl = modifier->type->pruner->owl(modifier);
+    OSH_TRY(osh_measuring_open(cx, &m->m, &osh_measure_outliers, p));
+    const osh_graph *g = m->m.f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
-    OSH_NEW(cx, m->of, g->n_values);
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
+    OSH_NEW(cx, m->now, widest);
     OSH_TRY(owl_find_layers(cx, m));
-    *out = m, m = NULL; // passes ownership
+    OSH_TRY(owl_ask(cx, m));
+    *out = &m->m, m = NULL; // passes ownership
 done:
-    owl_close(cx, m);
+    owl_close(cx, (osh_measuring *)m);
     return rc;
 }
 
@@ -133,20 +136,19 @@ static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const
                                    int64_t sample)
 {
     osh_status rc = OSH_OK;
-    norms *a = &m->of[value];
     int64_t I = x->shape[1];
     osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
-    memset(a->now, 0, (size_t)I * sizeof *a->now);
-    const osh_dataset *d = &m->p->in.data;
+    memset(m->now, 0, (size_t)I * sizeof *m->now);
+    const osh_dataset *d = &m->m.p->in.data;
     const uint8_t *counted = d->counted ? d->counted + d->offsets[sample] : NULL;
     for (int64_t t = 0; t < x->shape[0]; t++) {
         if (counted && !counted[t]) continue;
         osh_to_f32(m->row, (const char *)x->data + (size_t)t * row, x->dtype, I);
-        for (int64_t i = 0; i < I; i++) a->now[i] += (double)m->row[i] * m->row[i];
+        for (int64_t i = 0; i < I; i++) m->now[i] += (double)m->row[i] * m->row[i];
     }
-    OSH_TRY(osh_stat_at(cx, &to, a->sum, sample));
-    for (int64_t i = 0; i < I; i++) ((double *)to->data)[i] += sqrt(a->now[i]);
+    OSH_TRY(osh_stat_at(cx, &to, m->m.of[value], sample));
+    for (int64_t i = 0; i < I; i++) ((double *)to->data)[i] += sqrt(m->now[i]);
 done:
     return rc;
 }
@@ -155,7 +157,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
                             const osh_batch *b)
 {
     owl_measure *m = user;
-    return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
+    return m->m.of[value] ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
 /* Returns how many scores s_ij of the Linear are above `limit`. If limit < 0, returns the sum of
@@ -163,7 +165,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
 static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
 {
-    const double *a = m->of[n->in[0]].sum->all->data;
+    const double *a = m->m.of[n->in[0]]->all->data;
     int64_t O = w->shape[0], I = w->shape[1];
     double sum = 0;
     for (int64_t o = 0; o < O; o++) {
@@ -177,92 +179,45 @@ static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_t
     return sum;
 }
 
+/* Computes the outliers of a layer, if the subgraph runs Linears of the layer. */
 static void layer_count_outliers(owl_measure *m, const osh_forward_part *p, int layer)
 {
-    const osh_graph *g = m->f->graph;
+    const osh_graph *g = m->m.f->graph;
     const osh_subgraph *s = p->s;
     double sum = 0, above = 0, n = 0;
     for (int way = 0; way < 2; way++)
         for (int i = s->first; i < s->first + s->n_nodes; i++) {
             const osh_node *node = &g->nodes[i];
             const osh_tensor *x = node->w[0] >= 0 ? p->w->w[node->w[0]] : NULL;
-            if (!p->run[i - s->first] || m->layer_of[i] != layer || !x) continue;
+            if (m->layer_of[i] != layer || !x || !m->m.of[node->in[0]]) continue;
             if (way) above += linear_count_scores(m, node, x, m->owl->m * sum / n);
             else
                 sum += linear_count_scores(m, node, x, -1),
                     n += (double)(x->shape[0] * x->shape[1]);
         }
-    m->outliers[layer] = n > 0 ? above / n : 0;
+    if (n > 0) m->outliers[layer] = above / n;
 }
 
-/* Begins to collect the norms of a value. */
-static osh_status norms_begin(osh_ctx *cx, owl_measure *m, int value)
-{
-    osh_status rc = OSH_OK;
-    const osh_where host = {NULL, OSH_LIFE_LONG};
-    int64_t width = m->f->graph->values[value].width;
-    norms *a = &m->of[value];
-    OSH_TRY(osh_stat_new(cx, &a->sum, &osh_stat_sums, m->groups, width, host));
-    OSH_TRY(osh_stat_new_part(cx, a->sum, host));
-    a->sum->open = m->ranks != NULL;
-    OSH_NEW(cx, a->now, width);
-done:
-    return rc;
-}
-
-/* Runs the samples of one round (each rank has one group of samples in a round). Then adds the sums
- * of all ranks. */
-static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_part *p,
-                                int64_t round)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = m->f->graph;
-    osh_exec_hooks hooks = {.value = owl_value, .user = m};
-    osh_exec_span span = osh_forward_span(p);
-    span.routed = NULL; // norms count all tokens
-    for (int64_t b = 0; b < m->f->n_batches; b++) {
-        osh_batch *at = m->f->batches[b];
-        if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_ranks_hear(cx, m->ranks));
-        /* Adds the norms of values that earlier subgraphs have computed, because the hook does not
-         * get these values. */
-        for (int v = 0; v < g->n_values; v++)
-            if (m->of[v].sum && at->values[v])
-                OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
-        OSH_TRY(osh_exec_run(cx, &span, p->w, at, &hooks, true));
-        osh_sweep_show(cx, &m->sweep, m->sweep.work[p->index], b + 1, m->f->n_batches);
-    }
-    for (int v = 0; v < g->n_values; v++)
-        if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[v].sum, 0, round));
-done:
-    return rc;
-}
-
-/* Measures the layers of a subgraph. */
-static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
+/* Begins to collect the norms of the values. */
+static osh_status owl_begin(osh_ctx *cx, void *user, osh_forward_part *p, const bool *values)
 {
     osh_status rc = OSH_OK;
     owl_measure *m = user;
-    const osh_graph *g = m->f->graph;
-    for (int i = 0; i < p->s->n_nodes; i++) {
-        int node = p->s->first + i;
-        if (!p->run[i] || m->layer_of[node] < 0 || m->of[g->nodes[node].in[0]].sum) continue;
-        OSH_TRY(norms_begin(cx, m, g->nodes[node].in[0]));
-    }
-    for (int64_t r = 0; r < osh_exchange_rounds(&m->groups, m->ranks); r++)
-        OSH_TRY(owl_run_round(cx, m, p, r));
-    for (int v = 0; v < g->n_values; v++)
-        if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
-    for (int l = 0; l < m->n && !osh_ranks_me(m->ranks); l++)
-        for (int i = 0; i < p->s->n_nodes; i++)
-            if (p->run[i] && m->layer_of[p->s->first + i] == l) {
-                layer_count_outliers(m, p, l);
-                break;
-            }
+    const osh_graph *g = p->f->graph;
+    for (int v = osh_next_set(values, 0, g->n_values); v < g->n_values;
+         v = osh_next_set(values, v + 1, g->n_values))
+        OSH_TRY(osh_measuring_begin(cx, &m->m, v, &osh_stat_sums, g->values[v].width));
 done:
-    norms_drop(cx, m);
     return rc;
+}
+
+/* Measures the layers of a subgraph with the complete norms. */
+static osh_status owl_solve(osh_ctx *cx, void *user, osh_forward_part *p)
+{
+    owl_measure *m = user;
+    (void)cx;
+    for (int l = 0; l < m->n && !osh_ranks_me(m->m.ranks); l++) layer_count_outliers(m, p, l);
+    return OSH_OK;
 }
 
 /* ---- distribution of the sparsity ---- */
@@ -294,52 +249,21 @@ static osh_status owl_share_out(osh_ctx *cx, owl_measure *m)
     return OSH_OK;
 }
 
-static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
+static osh_status owl_over(osh_ctx *cx, osh_measuring *state)
 {
     osh_status rc = OSH_OK;
-    owl_measure *m = state;
-    const osh_dataset *d = &m->p->in.data;
-    osh_forward *f = m->f;
-    OSH_TRY(osh_sweep_samples(cx, f, d, &m->groups, m->ranks));
-    pr->n_steps = f->parts->n, pr->phase = "outliers";
-    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
-    m->sweep.ranks = m->ranks;
-    osh_sweep_begin(&m->sweep, 0);
-    // a rank without samples reads no weights
-    OSH_TRY(osh_sweep_walk(cx, &m->sweep, f,
-                           &(osh_forward_visitor){owl_pass, m, f->n_batches > 0}));
-    OSH_TRY(osh_ranks_broadcast(cx, m->ranks, m->outliers, (size_t)m->n * sizeof *m->outliers, 0));
+    owl_measure *m = (owl_measure *)state;
+    OSH_TRY(osh_ranks_broadcast(cx, m->m.ranks, m->outliers, (size_t)m->n * sizeof *m->outliers,
+                                0));
     OSH_TRY(owl_share_out(cx, m));
 done:
     return rc;
 }
 
-static osh_status owl_bytes(osh_ctx *cx, int64_t *peak, const void *state)
-{
-    const owl_measure *m = state;
-    osh_forward_memory bytes = {0};
-    const osh_graph *g = m->f->graph;
-    int64_t most = 0;
-    osh_status rc = osh_forward_bytes(cx, &bytes, m->f, &m->p->in.data, m->p->in.data.n, 1);
-    for (int s = 0; s < m->f->parts->n; s++) {
-        int64_t now = 0;
-        const osh_subgraph *part = &m->f->parts->parts[s];
-        for (int i = part->first; i < part->first + part->n_nodes; i++)
-            if (m->layer_of[i] >= 0) {
-                int64_t width = g->values[g->nodes[i].in[0]].width;
-                now += (int64_t)(osh_stat_bytes(&osh_stat_sums, &m->groups, width) +
-                                 osh_mem_gross((size_t)width * sizeof(double)));
-            }
-        if (now > most) most = now;
-    }
-    *peak = bytes.peak + most + (m->ranks ? OSH_RANKS_BYTES : 0);
-    return rc;
-}
-
-static osh_status owl_print(osh_ctx *cx, char **value, char **said, const void *state)
+static osh_status owl_print(osh_ctx *cx, char **value, char **said, const osh_measuring *state)
 {
     osh_status rc = OSH_OK;
-    const owl_measure *m = state;
+    const owl_measure *m = (const owl_measure *)state;
     const osh_layer_share *of = m->layers;
     double least = 1, most = 0;
     osh_buf b; // own
@@ -369,5 +293,6 @@ static char *owl_plan(osh_ctx *cx, const osh_plan *p, double mb)
 
 const osh_measurement osh_measure_outliers = {
     .key = "layer_sparsities", .what = "outliers", .open = owl_open, .close = owl_close,
-    .bytes = owl_bytes, .run = owl_run, .print = owl_print, .plan = owl_plan,
+    .begin = owl_begin, .value = owl_value, .solve = owl_solve, .over = owl_over,
+    .print = owl_print, .plan = owl_plan,
 };

@@ -3,26 +3,12 @@
 
 #include "budget/cost.h"
 
-osh_status osh_sweep_samples(osh_ctx *cx, osh_forward *f, const osh_dataset *d,
-                             const osh_groups *groups, const osh_ranks *ranks)
-{
-    osh_status rc = OSH_OK;
-    OSH_NEW(cx, f->batches, d->n);
-    for (int64_t k = 0; k < d->n; k++) {
-        if (!osh_divide_sample(groups, ranks, k)) continue;
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
-        f->batches[f->n_batches++]->first_sample = k;
-    }
-done:
-    return rc;
-}
-
 static osh_status sweep_price_part(osh_ctx *cx, void *user, osh_forward_part *part)
 {
     void **of = user; // views: of[0] is the osh_sweep, of[1] the osh_dataset
     osh_exec_span span = osh_forward_span(part);
     (void)cx;
-    ((osh_sweep *)of[0])->work[part->index] = osh_cost_of_nodes(&span, of[1]);
+    ((osh_sweep *)of[0])->work[part->index] += osh_cost_of_nodes(&span, of[1]);
     return OSH_OK;
 }
 

@@ -3,22 +3,18 @@
 #ifndef OSH_SWEEP_H
 #define OSH_SWEEP_H
 #include "eval/forward.h"
-#include "plan/division.h"
 
 typedef struct osh_sweep {
     osh_progress *pr; // view
     osh_ranks *ranks; // view: ranks that run the measurement; NULL: this process alone
-    double *work;  // own [subgraphs]: work of one run of each subgraph
-    double *times; // own [subgraphs]: how many times each subgraph runs; osh_sweep_open sets 1
+    double *work;  // own [subgraphs]: work of all passes in the steps of each subgraph
+    double *times; // own [subgraphs]: how many times these passes run; osh_sweep_open sets 1
     int n;         // number of subgraphs
     double begun;  // time at which the measurement began
     double done;   // work of the subgraphs that are complete
     double before; // `done` plus the work of the complete parts of the current subgraph
     double tokens; // tokens of the data
 } osh_sweep;
-/* Makes a batch of each sample of d that this rank runs. */
-osh_status osh_sweep_samples(osh_ctx *cx, osh_forward *f, const osh_dataset *d,
-                             const osh_groups *groups, const osh_ranks *ranks);
 /* Computes the work of each subgraph. osh_sweep_close frees the members. */
 osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh_forward *f,
                           const osh_dataset *d);

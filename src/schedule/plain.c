@@ -22,9 +22,25 @@ done:
     return rc;
 }
 
+void osh_plain_measure(osh_plain *p, osh_measured *measured, bool again)
+{
+    osh_schedule *s = &p->schedule;
+    s->measured = measured;
+    s->all_rows = true; // a statistic is collected of the rows of all tokens
+    for (int k = 0; k < s->parts->n; k++) {
+        const osh_subgraph *sub = &s->parts->parts[k];
+        osh_pass *pass = &s->passes[k];
+        for (int i = sub->first; i < sub->first + sub->n_nodes; i++)
+            pass->observe |= measured[i].value >= 0;
+        pass->merged = pass->observe && !again;
+        pass->propagate = !again || k + 1 < s->parts->n;
+    }
+}
+
 void osh_plain_free(osh_ctx *cx, osh_plain *p)
 {
     if (!p) return;
+    osh_free(cx, p->schedule.measured);
     osh_free(cx, p->schedule.passes);
     osh_free(cx, p->schedule.visits);
     osh_free(cx, p);

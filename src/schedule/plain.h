@@ -1,5 +1,6 @@
 /* plain.h - makes a schedule that runs a model and changes no weight. Each visit loads the weights
- * of a subgraph, runs the subgraph for all batches, and frees the weights. */
+ * of a subgraph, runs the subgraph for all batches, and frees the weights. A measurement
+ * (eval/measure.h) also collects statistics. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include "schedule/schedule.h"
@@ -16,5 +17,10 @@ typedef struct osh_plain { // a schedule, with the structs to which its views po
  * *out. */
 osh_status osh_plain_new(osh_ctx *cx, osh_plain **out, osh_graph *graph, osh_checkpoint *ck,
                          osh_partition *parts);
+/* Makes the passes collect the statistics `measured` [graph nodes], whose ownership passes to p. A
+ * subgraph with statistics has a single pass if `again` is false. If `again` is true, a second pass
+ * computes the outputs of the subgraph after the statistics are complete. The last subgraph then
+ * has no second pass. */
+void osh_plain_measure(osh_plain *p, osh_measured *measured, bool again);
 void osh_plain_free(osh_ctx *cx, osh_plain *p); // accepts NULL
 #endif

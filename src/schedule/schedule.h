@@ -60,6 +60,14 @@ typedef struct osh_visit {
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 
+/* A statistic that a measurement collects at a node (eval/measure.h). */
+typedef struct osh_measured {
+    /* The statistic is collected of this value, which is an input or an output of the node; -1: the
+     * node has no statistic. */
+    int value;
+    int64_t bytes; // bytes of the statistic; 0: another node has the same statistic
+} osh_measured;
+
 typedef struct osh_schedule {
     const osh_inputs *in;         // view
     const osh_matching *match;    // view
@@ -91,6 +99,8 @@ typedef struct osh_schedule {
     int64_t past;
     /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */
     bool all_rows;
+    /* Statistics of a measurement before the run; NULL: the schedule belongs to no measurement. */
+    osh_measured *measured;  // own [graph nodes]
     /* settings of the tuning after all solves (tuning.h); if `steps` is 0, there is no tuning */
     osh_tune_rule tune;
     /* The graph that tuning runs. Unlike in->graph, it does not have the nodes that compute the

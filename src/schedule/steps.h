@@ -6,10 +6,13 @@
 #include "schedule/range.h"
 
 typedef enum osh_step_kind {
-    OSH_STEP_OPEN, // begin the statistics of the values in `values`, which are inputs of Linears
+    /* begin the statistics of the values in `values`: inputs of Linears, or values of which a
+     * measurement collects statistics */
+    OSH_STEP_OPEN,
     OSH_STEP_LOAD,      // load the weights that osh_step_wants marks
     OSH_STEP_PASS,      // run nodes for all batches
-    /* solve the Linears whose statistics were begun by OPEN, and end these statistics */
+    /* Solve the Linears whose statistics were begun by OPEN, and end these statistics. A
+     * measurement uses its statistics instead. */
     OSH_STEP_SOLVE,
     /* load the quantized weights of all solved Linears in nodes [first, first + n) from the output;
      * they replace the original weights in memory */

@@ -7,6 +7,18 @@
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
+/* Chooses the values of which a measurement collects statistics in the range. One round collects
+ * all of them. */
+static void walk_choose_measured(osh_visit_walk *w)
+{
+    osh_visit_clear(w, w->want);
+    osh_visit_want_live_out(w, OSH_VISIT_BOTH);
+    osh_visit_choose_nodes(w);
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
+        if (w->p->measured[i].value >= 0 && osh_visit_runs(w, i))
+            w->stats[w->p->measured[i].value] = true;
+}
+
 /* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Takes
  * inputs whose statistics are still needed (wanted[input] >= from), as long as their Hessians fit
  * in round_bytes (0: no limit). The first Hessian is always taken. Sets *next to the node at which
@@ -17,6 +29,7 @@ static void walk_choose_round(osh_visit_walk *w, int64_t round_bytes, int from, 
     int64_t bytes = 0;
     osh_visit_clear(w, w->stats);
     *next = end;
+    if (w->p->measured) walk_choose_measured(w);
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->match->linears[i];
         if (!osh_wants(w->p, l) || w->wanted[l->input] < from || w->stats[l->input]) continue;
@@ -365,8 +378,8 @@ osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int
     osh_visit_walk w = {.p = p, .g = p->in->graph, .done = done, .to = to,
                         .r = osh_range_at(p, index)};
     const osh_phases *how = &p->visits[index].how;
-    /* true if no Linear of the range has statistics, so that no weight of the range changes */
-    w.plain = !w.r.observe;
+    // true if no weight of the range changes
+    w.plain = !w.r.observe || p->measured;
     if (osh_visit_solved(&w, NULL)) {
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;

@@ -42,6 +42,12 @@ typedef struct osh_gptq_column {
      * of osh_prune_solve. NULL in the table row of the host. */
     osh_status (*prune)(osh_ctx *cx, osh_device *d, const osh_prune_there *x);
 } osh_gptq_column;
+/* The row of the host has the next functions. */
+osh_status osh_gptq_solve_host(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
+osh_status osh_gptq_scales_host(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
+osh_status osh_gptq_refine_host(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
+osh_status osh_gptq_diag_host(osh_ctx *cx, float *diag, const osh_tensor *h);
+osh_status osh_gptq_set_diag_host(osh_ctx *cx, osh_tensor *h, const float *diag);
 /* Returns the functions for the kind of device of d, or the functions for the host if d is NULL. */
 const osh_gptq_column *osh_gptq_column_of(const osh_device *d);
 

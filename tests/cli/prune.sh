@@ -127,6 +127,18 @@ same out want "OWL, threads and batch"
 grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: not in the plan"; }
 one owl plain | grep -q 'is finished' || fail "OWL: not known again"
 rm -rf plain
+# The attention of an Olmo 3 layer reads the output of the layer before, without a norm. The wanted
+# numbers are those of "owl.py olmo3 olmo3/calibration.jsonl 4 2048 0.5 3 0.1 --ids".
+"$OSH_TOOLS/tiny_model" olmo3 olmo3
+recipe olmo "WandaPruningModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 3, owl_lmbda: 0.1, ignore: [lm_head]}"
+"$ONESHOT" --model olmo3 --recipe olmo.yaml --dataset olmo3/calibration.jsonl --progress none --output plain >/dev/null
+python3 - <<'P'
+import json, re
+found = json.loads(re.search("layer_sparsities: (.*)", open("plain/recipe.yaml").read())[1])
+want = [0.62057, 0.49557, 0.46328, 0.42057]
+assert all(abs(found[f"model.layers.{i}"] - w) < 0.005 for i, w in enumerate(want)), (found, want)
+P
+rm -rf plain olmo3
 echo "outliers of layers"
 
 refused() { # arguments: modifiers, part of the message, flags

@@ -1,5 +1,5 @@
 /* gptq_permute.c - makes a Hessian symmetric and permutes its rows and columns into solving order,
- * in place.
+ * in place. Also copies its diagonal.
  *
  *   lower triangle given      mirrored               rows, then columns, along perm
  *   | a . . |                 | a b c |              H[i][j] becomes H[perm[i]][perm[j]]
@@ -8,6 +8,7 @@
  *
  * Rows are moved along the cycles of perm through a scratch row; columns are permuted inside each
  * row. */
+#include "solver/columns.h"
 #include "solver/cpu/panel.h"
 #include "solver/gptq_solve.h"
 #include "ops/kernel.h"
@@ -115,6 +116,22 @@ osh_status osh_gptq_restore(osh_ctx *cx, osh_tensor *h, const float *diag)
     for (int64_t i = 0; i < I; i++) p.h[i * I + i] = diag[i];
 done:
     return rc;
+}
+
+osh_status osh_gptq_diag_host(osh_ctx *cx, float *diag, const osh_tensor *h)
+{
+    int64_t I = h->shape[0];
+    (void)cx;
+    for (int64_t i = 0; i < I; i++) diag[i] = ((const float *)h->data)[i * (I + 1)];
+    return OSH_OK;
+}
+
+osh_status osh_gptq_set_diag_host(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    int64_t I = h->shape[0];
+    (void)cx;
+    for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * (I + 1)] = diag[i];
+    return OSH_OK;
 }
 
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads)

@@ -8,6 +8,7 @@
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
+#include "solver/columns.h"
 #include "solver/cpu/refine.h"
 
 #include <math.h>
@@ -368,6 +369,12 @@ done:
     for (int i = 0; j.tiles && i < osh_threads(cx); i++) refine_tile_free(cx, &j.tiles[i]);
     osh_free(cx, j.tiles);
     return rc;
+}
+
+osh_status osh_gptq_refine_host(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a)
+{
+    (void)d;
+    return osh_gptq_refine(cx, a);
 }
 
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads)

@@ -3,6 +3,7 @@
  * The loss of a scale is the sum over the row_block rows that share the scale. A tile contains
  * whole blocks of row_block rows. If all rows share scales (row_block >= O), the losses of the
  * tiles are added in the order of the tiles. */
+#include "solver/columns.h"
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -199,6 +200,12 @@ osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a)
 done:
     osh_free(cx, j.room);
     return rc;
+}
+
+osh_status osh_gptq_scales_host(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a)
+{
+    (void)d;
+    return osh_gptq_scales(cx, a);
 }
 
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads)

@@ -14,6 +14,7 @@
  * blocks, not on other rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
+#include "solver/columns.h"
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -279,6 +280,14 @@ done:
     }
     osh_free(cx, j.workers);
     osh_free(cx, j.at);
+    return rc;
+}
+
+osh_status osh_gptq_solve_host(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
+{
+    osh_status rc = OSH_OK;
+    (void)d;
+    for (int k = 0; k < n && !rc; k++) rc = osh_gptq_solve(cx, &jobs[k]);
     return rc;
 }
 
