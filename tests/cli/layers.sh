@@ -34,10 +34,10 @@ object run/pace.c a b
 object run/solve.c b c
 object run/stats.c c a
 check "$OSH_SOURCE_DIR" --objects objects || { cat said; exit 1; }
-grep -q '^3 files call each other in a circle: run/pace.c run/solve.c run/stats.c$' said
+grep -q '^3 files call each other in a cycle: run/pace.c run/solve.c run/stats.c$' said
 object run/stats.c c d
 object run/track.c d a
-refused '4 files call each other in a circle: run/pace.c run/solve.c run/stats.c run/track.c' "$OSH_SOURCE_DIR" --objects objects
+refused '4 files call each other in a cycle: run/pace.c run/solve.c run/stats.c run/track.c' "$OSH_SOURCE_DIR" --objects objects
 
 cp -r "$OSH_SOURCE_DIR/src" "$OSH_SOURCE_DIR/include" .
 check . || { cat said; exit 1; }

@@ -77,9 +77,9 @@ if command -v python3 >/dev/null; then
 fi
 finds 'perplexity of the GPU.s output [0-9.]+ .of 3 windows: [0-9.]+, evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
-finds '^times +ok .* left out: no gpu_times.so or no libcupti.so$'
+finds '^times +ok .* left out, because gpu_times.so or libcupti.so is missing$'
 finds '^jobs +ok .* 1 of 1 jobs pass$'
-finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
+finds '^resume +ok .* killed after 3 fifths, and continued: the same bytes$'
 for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
     grep -qx "./$f" home || fail "$f is not carried home"
 done
@@ -97,7 +97,7 @@ finds '^sanitizer +FAILED .* memcheck test_routed: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
 finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
-finds '^ +cuda_test_mma: says that there is no GPU$'
+finds '^ +cuda_test_mma: the test finds no GPU$'
 finds '^env +left out +0 +6 +mma failed$'
 PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"
 finds '^env +left out +0 +6 +no time is left$'
