@@ -386,14 +386,14 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->in.on_device) {
         OSH_TRY(osh_buf_printf(
-            cx, b, "nothing for a GPU to do: all Linears are rounded on the host, without data\n"));
+            cx, b, "a GPU has nothing to do: all Linears are rounded on the host, without data\n"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     OSH_TRY(osh_buf_printf(
         cx, b,
-        "estimated from its data sheet, not measured, and without the disk: observe %.1f s, solve "
-        "%.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
+        "estimate from the data sheet of the GPU, without the disk: observe %.1f s, solve %.1f s, "
+        "propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
         e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
         e.copies));
@@ -446,7 +446,7 @@ static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < p->in.ck->n_aside; i++)
         OSH_TRY(osh_buf_line(cx, b,
-                             "not used: %s, a file of the model that is not read and not copied",
+                             "not used: %s: the run does not read and does not copy this file",
                              p->in.ck->aside[i]));
     if (!p->in.ck->config->n_sizes) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "padding: "));

@@ -43,7 +43,7 @@ before() { # makes the state of the disk before the run
             "$OSH_TOOLS/lose_power" log.once $seed before.again
             cp -r before.again trial
             (cd trial && one gptq) >trial.log 2>&1
-            if grep -q 'were recorded and are not on the disk' trial.log; then return; fi
+            if grep -q 'recorded tensors are not on the disk' trial.log; then return; fi
         done
         echo "no power loss took recorded bytes" && exit 1
         ;;

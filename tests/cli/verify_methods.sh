@@ -69,7 +69,7 @@ done
 fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf
 recipe micro "QuantizationModifier: {scheme: NVFP4, targets: Linear, $I}"
 for scale in weight_global_scale input_global_scale; do
-    fault "v_proj: $scale is 1, wanted .*, as .*has, which vLLM fuses with it" fill $attn.v_proj.$scale 0 4 0000803f
+    fault "v_proj: $scale is 1, wanted .*, the value of .*, because vLLM fuses both" fill $attn.v_proj.$scale 0 4 0000803f
     fault "up_proj: $scale is 1, wanted .*gate_proj has" fill model.layers.0.mlp.up_proj.$scale 0 4 0000803f
     fault "$scale is nan" fill $attn.o_proj.$scale 0 4 0000c07f
 done
