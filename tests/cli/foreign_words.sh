@@ -20,9 +20,9 @@ says 2 "unknown option '--Max_Length': want --max-seq-length" --Max_Length 4
 says 2 "unknown option '--gpus': a process uses one GPU: for 4 GPUs, want \`mpirun -n 4 oneshot" --gpus 2
 says 2 "unknown option '--tensor-parallel-size': a process uses one GPU; --tensor-parallel N checks" --tensor-parallel-size 2
 says 2 "--device cuda:0,cuda:1: want cpu, cuda or cuda:N, because a process uses one GPU (for several GPUs" --model "$model" --scheme W4A16 --output o --device cuda:0,cuda:1
-says 2 "--verbose: a run prints no plan; this is for \`oneshot plan\`: want --log-level info" --model "$model" --scheme W4A16 --output o --verbose
+says 2 "--verbose: a run prints no plan; the flag belongs to \`oneshot plan\`: want --log-level info" --model "$model" --scheme W4A16 --output o --verbose
 for flag in --json --largest-layer; do
-    says 2 "$flag: a run prints no plan; this is for \`oneshot plan\`" --model "$model" --scheme W4A16 --output o $flag
+    says 2 "$flag: a run prints no plan; the flag belongs to \`oneshot plan\`" --model "$model" --scheme W4A16 --output o $flag
 done
 says 2 "sequential target LlamaDecodrLayer matches no module of the model; did you mean LlamaDecoderLayer?" --model "$model" --scheme W4A16 \
     --method gptq --dataset "$model/data/calibration.jsonl" --output o --sequential-targets LlamaDecodrLayer

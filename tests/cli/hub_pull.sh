@@ -175,7 +175,7 @@ HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
 "$ONESHOT" inspect other/name 2>err && fail "no network, and a model"
-grep -q "does not answer.*looking for a model that is not a directory here and not complete in $PWD/home/hub" err || fail "$(cat err)"
+grep -q "does not answer.*looking for a model that is not a local directory and not complete in $PWD/home/hub" err || fail "$(cat err)"
 HF_HUB_OFFLINE=1 "$ONESHOT" pull ok/tiny 2>err && fail "offline, and a pull"
 grep -q 'HF_HUB_OFFLINE' err || fail "$(cat err)"
 code=0; "$ONESHOT" pull ./ok/tiny 2>err || code=$?

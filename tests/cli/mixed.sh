@@ -156,7 +156,7 @@ refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
 refused 'are not integers: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
 refused 'is too small' "${job[@]}" --target-bits 4 --host-memory 1MiB
 "$ONESHOT" plan --verbose "${job[@]}" --target-bits 4 >plan
-grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighed by gradients' plan || fail "$(cat plan)"
+grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighted by gradients' plan || fail "$(cat plan)"
 "$ONESHOT" plan "${job[@]}" --target-bits 3.7 >plan
 MOST=$(tr '\n' ' ' <plan | sed -n 's/^before  *a survey comes first.* has at most  *\([0-9.]*\) MB .*/\1/p') python3 -c 'import os
 most, has = float(os.environ["MOST"]) * 1e6, os.path.getsize("out/model.safetensors")

@@ -24,7 +24,7 @@ dense=$(ppl "$model")
 
 for r in alone gptq; do
     one $r plain --threads 1 >log 2>&1
-    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
+    grep -q 'rotated while the model runs. vLLM supports this rotation on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
     "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
     sums plain >want.$r
     rm -rf out.$r && mv plain out.$r

@@ -85,6 +85,6 @@ code=0
 flock o.oneshot-partial/scratch/oneshot-scratch "$ONESHOT" --version >/dev/null
 flock o.oneshot-partial/scratch/oneshot-scratch bash -c "$(declare -f one); model=$model ONESHOT=$ONESHOT one $model o --mem-opt-level 2" \
     >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q 'scratch: another process keeps values there' log || fail "a locked directory: exit $code, $(cat log)"
+[ $code = 2 ] && grep -q 'scratch: another process stores values in this directory' log || fail "a locked directory: exit $code, $(cat log)"
 one "$model" o --mem-opt-level 2 >/dev/null
 [ "$(sum o)" = "$(sum plain)" ] || fail "after a locked directory: other bytes"
