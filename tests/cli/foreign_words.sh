@@ -35,7 +35,7 @@ says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --sche
 for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
     says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o
     grep -q "want ${scheme#* }" err || fail "$scheme: $(cat err)"
-    ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
+    ! grep -q "scheme:[0-9]" err || fail "the message names a position without a file: $(cat err)"
 done
 
 # All flags and pages that the hints name must exist.

@@ -30,7 +30,7 @@ cmp tiny-W4A16/model.safetensors b/model.safetensors
 # a directory org/tiny has precedence over the model org/tiny of the Hub
 mkdir -p org && cp -r m org/tiny
 sed -i 's/"LlamaForCausalLM"/"Local"/' org/tiny/config.json
-"$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory is there"
+"$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory does not have priority over the cache"
 rm -r org
 
 refused() { # arguments: part of the message, command

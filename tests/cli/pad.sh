@@ -17,7 +17,7 @@ refused() { # arguments: part of the message, then the arguments of oneshot
 }
 config() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1] + "/config.json"))[sys.argv[2]])' "$@"; }
 like() { # arguments: output, model, largest KL divergence
-    "$ONESHOT" eval --model "$1" --reference "$2" --dataset "$2/calibration.jsonl" --progress none >log || fail "eval of $1"
+    "$ONESHOT" eval --model "$1" --reference "$2" --dataset "$2/calibration.jsonl" --progress none >log || fail "eval of $1 fails"
     awk -v most="$3" '/^kl divergence/ { kl = $3 } END { exit !(kl != "" && kl < most) }' log || fail "$1 differs from $2"
 }
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=176 heads=4 kv=2 layers=2 vocab=128 samples=3 tokens=48 >/dev/null
@@ -31,8 +31,8 @@ while read -r size flags; do
     # shellcheck disable=SC2086
     made --model padded.$size --output b --overwrite $flags --indivisible refuse
     [ "$(config a intermediate_size)" = "$size" ] || fail "$flags: intermediate_size"
-    cmp a/model.safetensors b/model.safetensors || fail "$flags: other bytes"
-    "$ONESHOT" verify a --model model >log || fail "$flags: verify"
+    cmp a/model.safetensors b/model.safetensors || fail "$flags: the output has other bytes"
+    "$ONESHOT" verify a --model model >log || fail "$flags: verify fails"
     like a model 0.01
 done <<FLAGS
 192 --symmetric false
@@ -95,7 +95,7 @@ made --model moe --output experts --scheme W8A16
 like experts moe 0.001
 python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" moe padded_moe 64
 made --model padded_moe --output expected --scheme W8A16 --indivisible refuse
-cmp experts/model.safetensors expected/model.safetensors || fail "experts: other bytes"
+cmp experts/model.safetensors expected/model.safetensors || fail "experts: the output has other bytes"
 
 # Tests models with these parts: one tensor for `gate` and `up`; biases; one tensor for all experts;
 # layers of cross-attention to images.
@@ -103,7 +103,7 @@ while read -r case target group n; do
     "$OSH_TOOLS/tiny_model" "$case" "$case"
     made --model "$case" --output "$case.out" --scheme W8A16 --group-size "$group" --targets "re:.*$target"
     grep -q "zeros in $n tensors" "$case.out/README.md" || fail "$case: $(grep Padding "$case.out/README.md")"
-    "$ONESHOT" verify "$case.out" --model "$case" >log || fail "$case: verify"
+    "$ONESHOT" verify "$case.out" --model "$case" >log || fail "$case: verify fails"
     like "$case.out" "$case" 0.001
 done <<'CASES'
 phi3 mlp.down_proj$ 32 4

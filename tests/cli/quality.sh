@@ -88,9 +88,9 @@ losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|st
 taken_up=0
 for part in 3 5; do
     if before="env INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so" \
-        run resumed "${flags[@]}" --quality best --threads 1 >/dev/null 2>&1; then fail "it was not killed"; fi
+        run resumed "${flags[@]}" --quality best --threads 1 >/dev/null 2>&1; then fail "the run was not killed"; fi
     [ ! -e resumed.oneshot-partial ] || taken_up=$((taken_up + 1))
-    [ "$(run resumed "${flags[@]}" --quality best --threads 1)" = "$base" ] || fail "killed at $part/6: other bytes"
+    [ "$(run resumed "${flags[@]}" --quality best --threads 1)" = "$base" ] || fail "killed at $part/6: the output has other bytes"
     [ "$(losses resumed)" = "$(losses base)" ] || fail "killed at $part/6: $(diff <(losses base) <(losses resumed))"
     cmp base/README.md resumed/README.md || fail "killed at $part/6: another README.md"
     rm -rf resumed

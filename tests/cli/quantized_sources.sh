@@ -40,11 +40,11 @@ python3 -c '
 import json
 c = json.load(open("b/config.json"))["quantization_config"]
 assert c["quant_method"] == "compressed-tensors" and list(c["config_groups"]) == ["group_0"], c'
-"$ONESHOT" verify b --model fp8 >log || fail "verify"
+"$ONESHOT" verify b --model fp8 >log || fail "verify fails"
 gptq --model packed --output c
 gptq --model fp8 --output d --threads 1 --batch-size 2
 same c d
-"$ONESHOT" verify d --model fp8 >log || fail "verify"
+"$ONESHOT" verify d --model fp8 >log || fail "verify fails"
 "$ONESHOT" check-model fp8 >log || fail "check-model"
 grep -q '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$' log || fail "check-model says otherwise"
 
@@ -52,7 +52,7 @@ grep -q '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not need
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
 "$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
 cmp six/model.safetensors again/model.safetensors
-"$ONESHOT" verify again --model six >log || fail "verify"
+"$ONESHOT" verify again --model six >log || fail "verify fails"
 grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
 
 # Modules that no target matches are written dense. Prefetch and bands do not change the bytes.
@@ -63,7 +63,7 @@ same e e1
 grep -q 'layers.0.mlp.down_proj.weight  *BF16' log || fail "down_proj is not dense"
 grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"' e/oneshot-manifest.json ||
     fail "the manifest does not call it dequantized"
-"$ONESHOT" verify e --model fp8 >log || fail "verify"
+"$ONESHOT" verify e --model fp8 >log || fail "verify fails"
 
 # The message names the smallest budget that would be enough. The job works with this budget.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
@@ -114,7 +114,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
     small="--scheme W4A16 --group-size 16 --quality gptq --dataset sparse/calibration.jsonl --progress none"
     last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts: $m"
-    "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m"
+    "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m fails"
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
 cmp sparse-eval mxfp4-eval
@@ -122,7 +122,7 @@ cmp sparse-eval mxfp4-eval
 grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in the source): experts in one tensor' plan.txt &&
     grep -q '^warning: the output is 1.[0-9]* times as large as the source, which stores codes' plan.txt || fail "$(cat plan.txt)"
 ! "$ONESHOT" plan --verbose --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
-"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify"
+"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify fails"
 "$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
@@ -138,7 +138,7 @@ for case in qwen3_moe_stacked granite_hybrid_moe; do
         last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts in FP8: $m of $case"
     done
     cmp stacked-out/model.safetensors stacked-fp8-out/model.safetensors
-    "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify"
+    "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify fails"
     "$ONESHOT" --model stacked-fp8 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
     "$ONESHOT" --model stacked-fp8 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 ||
         fail "the smallest budget"

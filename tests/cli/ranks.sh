@@ -15,7 +15,7 @@ one() { # arguments: kind of job, output
 }
 wants() { grep -q "$1" log || fail "wanted the message: $1"; }
 for name in "${!how[@]}"; do
-    "$ONESHOT" $(one $name plain) --progress none >log 2>&1 || fail "one process"
+    "$ONESHOT" $(one $name plain) --progress none >log 2>&1 || fail "the run in one process fails"
     sums plain >want.$name
     rm -rf plain
 done
@@ -68,7 +68,7 @@ while [ $n -lt $kills ] || [ $killed -lt $((kills / 3)) -a $n -lt 40 ]; do
     after_kill want.rtn
 done
 [ $killed -ge $((kills / 3)) ] || fail "only $killed of $n runs were killed"
-"$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "one process after kills"
+"$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "one process does not continue the killed job"
 same out want.rtn "one process after kills"
 echo "$killed of $n runs were killed"
 

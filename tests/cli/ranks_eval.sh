@@ -21,7 +21,7 @@ for mpi in "${mpis[@]}"; do
         [ $mpi = "${mpis[0]}" ] || [ $n = 3 ] || continue
         [ -z "$SANITIZED" ] || [ $n = 3 ] || continue
         figures ranks start $mpi $n
-        diff -r plain ranks >log || fail "$mpi, $n ranks: other figures than one process"
+        diff -r plain ranks >log || fail "$mpi, $n ranks: the figures differ from those of one process"
     done
 done
 mpi=${mpis[0]}
@@ -42,10 +42,10 @@ open("damaged/tokenizer.json", "a").write(" ")
 open("damaged/stranger.txt", "w").write("x")
 END
 for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"; do
-    "$ONESHOT" verify $what >want 2>log || [ "$what" != "out --model $docs" ] || fail "verify"
+    "$ONESHOT" verify $what >want 2>log || [ "$what" != "out --model $docs" ] || fail "verify fails"
     [ "$what" != "damaged --model $docs" ] || [ "$(grep -c wanted want)" -gt 10 ] || fail "too few findings"
     for n in 2 7; do
-        start ${mpis[n % ${#mpis[@]}]} $n "$ONESHOT" verify $what >got 2>log || [ "$what" != "out --model $docs" ] || fail "verify"
+        start ${mpis[n % ${#mpis[@]}]} $n "$ONESHOT" verify $what >got 2>log || [ "$what" != "out --model $docs" ] || fail "verify fails"
         ! grep -qi 'mpi_abort\|aborting' log || fail "verify $what: findings end the other ranks"
         diff want got >log 2>&1 || fail "verify $what, $n ranks: other findings"
     done
@@ -58,7 +58,7 @@ if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log
 least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
 start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "the smallest budget"
 "$ONESHOT" eval --model out "${data[@]}" >want 2>log
-cmp want got || fail "other figures with a budget"
+cmp want got || fail "the figures differ with a budget"
 # Tests a rank whose model or text differs from that of rank 0.
 cp -r "$docs" old && touch -d @1 old/*.safetensors && mkdir model && cp -r "$docs"/. model
 cat >source <<'END'

@@ -39,11 +39,11 @@ n=0
 divided() { # arguments: MPI, ranks, kind of job, model, more flags
     n=$((n + 1))
     start $1 $2 "$ONESHOT" $(one $3 $4 out) "${@:5}" >log 2>&1 || fail "$*"
-    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: is not divided"; }
+    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: the ranks do not divide the job"; }
     same out want.$3.$4 "$*"
 }
 want() { # arguments: kind of job, model
-    "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "one process, $1"
+    "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "$1 in one process fails"
     sums plain >want.$1.$2
     rm -rf plain
 }
@@ -80,7 +80,7 @@ while [ $n -lt $kills ]; do
     after_kill want.gptq.model
 done
 [ $killed -ge $((kills / 3)) ] || fail "only $killed of $kills runs were killed"
-"$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process after kills"
+"$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process does not continue the killed job"
 same out want.gptq.model "one process after kills"
 echo "$killed of $kills runs were killed"
 
@@ -127,5 +127,5 @@ for mpi in "${mpis[@]}"; do
 done
 stopped mpirun.$mpi
 [ $hung = 1 ] || fail "$mpi: the launcher was not stopped"
-"$ONESHOT" $(one gptq big out) >log 2>&1 || fail "one process after a killed rank"
+"$ONESHOT" $(one gptq big out) >log 2>&1 || fail "one process does not continue the job of a killed rank"
 same out want.gptq.big "one process after a killed rank"

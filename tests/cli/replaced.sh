@@ -41,7 +41,7 @@ for at in $half $late; do # $half is before the seal, $late is during the seal
 
     stopped $at --output o # while the run is stopped, another run takes the directory
     rm -r o.oneshot-partial
-    INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
+    INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "the run was not killed"
     (cd o.oneshot-partial && sha256sum -- *) >before
     goes_wrong 'o.oneshot-partial was replaced while this run wrote it, by a directory'
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"

@@ -24,11 +24,11 @@ one() { # arguments: model, output, flags
 }
 sum() { sha256sum <"$1/model.safetensors"; }
 killed() { # arguments: number of a disk call, then the arguments of one()
-    if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "it was not killed"; fi
+    if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "the run was not killed"; fi
 }
 one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
-[ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
+[ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test cannot fail"
 
 # Two runs have different working directories. Their outputs have the same relative path, and they
 # share one --scratch-dir.
@@ -52,7 +52,7 @@ leave() { killed "$model" o --mem-opt-level 2; }
 goes_on() { # argument: label; the run starts again from the tokens
     one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log || fail "$1: $(cat log)"
     grep -q 'are incomplete on the disk: starting from the tokens' log || fail "$1: $(cat log)"
-    [ "$(sum o)" = "$(sum plain)" ] || fail "$1: other bytes"
+    [ "$(sum o)" = "$(sum plain)" ] || fail "$1: the output has other bytes"
     rm -r o
 }
 leave
@@ -87,4 +87,4 @@ flock o.oneshot-partial/scratch/oneshot-scratch bash -c "$(declare -f one); mode
     >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'scratch: another process stores values in this directory' log || fail "a locked directory: exit $code, $(cat log)"
 one "$model" o --mem-opt-level 2 >/dev/null
-[ "$(sum o)" = "$(sum plain)" ] || fail "after a locked directory: other bytes"
+[ "$(sum o)" = "$(sum plain)" ] || fail "after a locked directory: the output has other bytes"

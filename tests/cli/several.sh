@@ -43,7 +43,7 @@ tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2:
 
 one all --profile profile.yaml || { cat log; fail "the run fails"; }
 for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; }; done
-"$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+"$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
@@ -71,7 +71,7 @@ recipe between "$of_attention" "$after" "$of_mlp"
 recipe attention "$of_attention"
 recipe plain "$of_attention" "$of_mlp"
 for r in between attention plain; do one $r || { cat log; fail "$r: not made"; }; done
-"$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify"; }
+"$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify fails"; }
 tensors between attention 'layers\.0\.self_attn' 8
 tensors between attention 'input_layernorm' 4
 [ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "no factors after a quantizer"

@@ -41,7 +41,7 @@ for what in "gptq layer" "gptq Linear" "rtn basic" "rtn layer" "up two"; do
     flags=(${how[$t]})
     one $r plain "${flags[@]}" --threads 1 >/dev/null
     sums plain >want.$r.$t
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
     grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$what: nothing is called changed"
     rm -rf out.$r.$t && mv plain out.$r.$t
     one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
@@ -69,9 +69,9 @@ for what in "gptq Linear" "rtn layer" "up two"; do
     calls=$(cat calls)
     for share in "${shares[@]}"; do
         if INJECT_AT=$((calls * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r out "${flags[@]}" \
-            >log 2>&1; then fail "$what: not killed"; fi
+            >log 2>&1; then fail "$what: the run was not killed"; fi
         kills=$((kills + 1))
-        one $r out "${flags[@]}" --log-level debug >log 2>&1 || { cat log; fail "$what: does not go on"; }
+        one $r out "${flags[@]}" --log-level debug >log 2>&1 || { cat log; fail "$what: the run does not continue"; }
         ! grep -q "are read from the disk" log || resumed=$((resumed + 1))
         same out want.$r.$t "$what, killed at $share % of $calls calls"
     done

@@ -19,14 +19,14 @@ job() { # arguments: recipe, output, flags
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 same() { # arguments: output, label
-    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
+    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: the output has other bytes"; }
     rm -rf "$1"
 }
 field() { sed -n "/\"tuned\"/,/}/s/^ *\"$2\": \([^,]*\),*$/\1/p" "$1/oneshot-report.json"; }
 
 INJECT_CALLS=pwrite INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so job good base --threads 1 >/dev/null
 sums base >want
-"$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+"$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 grep -q '"rule": "changed"' base/oneshot-manifest.json || fail "no norm is called changed"
 [ "$(field base kept)" = true ] || fail "learned scales are not kept"
 awk -v a="$(field base kl_divergence)" -v b="$(field base kl_divergence_before)" 'BEGIN { exit !(a < b && a > 0) }' ||
@@ -45,7 +45,7 @@ kills=("pwrite $(($(cat calls) - 150))" "rename 2")
 [ -z "$SANITIZED" ] || kills=()
 for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
+        job good out --threads 1 >log 2>&1; then fail "the run was not killed at $kill"; fi
     ls out.oneshot-partial >left
     # the last kill happens while the new tensors replace the old tensors
     if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
@@ -57,7 +57,7 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
         [ $code = 1 ] && grep -q 'oneshot-tuned differs from the written bytes: want --restart' log || { cat log; fail "another file"; }
         cp keep $tuned
     fi
-    job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: does not go on"; }
+    job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: the run does not continue"; }
     same out "killed at $kill, with $(tr '\n' ' ' <left)"
 done
 

@@ -10,7 +10,7 @@ gptq_recipe 4 32 >recipe.yaml
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 job=(--model m --recipe recipe.yaml --dataset m/calibration.jsonl --progress none --indivisible dense --threads 1)
 calls=$PWD/calls
-INJECT_COUNT=$calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --output plain >/dev/null || fail "does not run"
+INJECT_COUNT=$calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --output plain >/dev/null || fail "the run fails"
 grep -q 'indexer[^"]*weight_packed' plain/oneshot-manifest.json || fail "no Linear of the indexer is quantized"
 
 "$ONESHOT" plan --json "${job[@]}" >plan.json
@@ -26,7 +26,7 @@ for part in 3 4 5 6 7 8; do
     fi
     [ ! -e out.oneshot-partial ] || resumed=$((resumed + 1))
     "$ONESHOT" "${job[@]}" --output out >log 2>&1 || fail "after a kill at $part tenths of the calls: $(cat log)"
-    cmp plain/model.safetensors out/model.safetensors || fail "after a kill at $part tenths of the calls: other bytes"
+    cmp plain/model.safetensors out/model.safetensors || fail "after a kill at $part tenths of the calls: the output has other bytes"
 done
 [ "$resumed" -gt 2 ] || fail "only $resumed runs went on"
 

@@ -43,7 +43,7 @@ same() { # arguments: what, flags
     local what=$1
     shift
     last_wins "$PLAY" "${job[@]}" --progress none --output other "$@" >log 2>&1 || { cat log; fail "failed: $what"; }
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "other bytes: $what"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "the output has other bytes: $what"
     # the sums of a Hessian can differ although the codes are equal; the losses show that
     [ "$(losses other)" = "$(losses gpu)" ] || fail "other losses: $what"
     rm -rf other
@@ -53,7 +53,7 @@ same "least memory" --device-memory $least
 same "more memory" --device-memory $((least + 100000)) --prefetch false
 OSH_PLAY="protect=0 truncate=1 order=5 lazy=1" same "values on the disk, another order" --mem-opt-level 2
 if { INJECT_AT=$(($(cat calls) * 8 / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-    "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
+    "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "the run was not killed"; fi
 same "a killed run"
 
 # ranges of the rows of experts, by the GPU (minmax) and by the host (mse), and sums of squares
@@ -74,7 +74,7 @@ for r in minmax mse; do
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     OSH_PLAY="protect=0 truncate=1 memory=$least order=5" "$PLAY_BATCHES" "${job[@]}" --progress none --output other \
         --device-memory $least >log 2>&1 || { cat log; fail "$r: least memory"; }
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "other bytes: $r"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "the output has other bytes: $r"
     rm -rf other
 done
 python3 - minmax mse <<'P'

@@ -54,7 +54,7 @@ plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p
 # or the time at which its streams work.
 want=$(sha256sum <gpu/model.safetensors)
 OSH_PLAY="protect=0 order=7 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: the output has other bytes"
 rm -rf other
 
 # Static input ranges are computed on the GPU. They must equal the host's ranges except for

@@ -52,11 +52,11 @@ done
 for part in $parts; do # The run is killed, also between the results of experts that are solved
                        # together.
     if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
-    "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: it does not go on"
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "killed at $part/12: other bytes"
+        "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "the run was not killed"; fi
+    "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: the run does not continue"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "killed at $part/12: the output has other bytes"
     rm -rf other
 done
 OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --mem-opt-level 2 --progress none --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] ||
-    fail "values on the disk and another order of the GPU's threads: other bytes"
+    fail "values on the disk and another order of the GPU's threads: the output has other bytes"

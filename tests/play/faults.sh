@@ -13,8 +13,8 @@ rm -rf out
 finish() { # arguments: label, flags
     what=$1
     shift
-    one "$@" >/dev/null || fail "$what: it does not go on"
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: other bytes"
+    one "$@" >/dev/null || fail "$what: the run does not continue"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: the output has other bytes"
     rm -rf out
 }
 broken() { # arguments: fault, part of the message, flags
@@ -50,7 +50,7 @@ parts=(2 3 4)
 for part in "${parts[@]}"; do
     tier=$((part % 2 * 2)) # 0 and 2 in turn
     if INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --mem-opt-level $tier \
-        >/dev/null 2>&1; then fail "it was not killed"; fi
+        >/dev/null 2>&1; then fail "the run was not killed"; fi
     finish "killed at $part/6, tier $tier" --mem-opt-level $tier
 done
 

@@ -25,7 +25,7 @@ want=$(run "" --mem-opt-level 0)
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # arguments: options of the emulated GPU, flags
-    [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
+    [ "$(run "$@")" = "$want" ] || fail "$*: the output has other bytes"
     [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
 }
 same "" --mem-opt-level 1

@@ -29,7 +29,7 @@ float4() { # arguments: scheme, quality, targets
          --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 48 --progress none)
     "$PLAY" "${job[@]}" --output gpu >/dev/null
     "$PLAY" "${job[@]}" --output host --device cpu >/dev/null
-    "$ONESHOT" verify gpu --model "$model" >verify.txt || { cat verify.txt; fail "$1 $2: verify"; }
+    "$ONESHOT" verify gpu --model "$model" >verify.txt || { cat verify.txt; fail "$1 $2: verify fails"; }
     python3 - <<'PYTHON'
 import json
 gpu, host = (json.load(open(d + "/oneshot-report.json")) for d in ("gpu", "host"))
