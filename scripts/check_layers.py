@@ -56,9 +56,9 @@ def check_file(path, rank, wrong):
         elif target == folder:
             continue
         elif rank[target] >= rank[folder]:
-            way = "beside it" if rank[target] == rank[folder] else "above it"
+            way = "the same rank" if rank[target] == rank[folder] else "a higher rank"
             wrong.append(f'{here}: "{name}": {folder} (rank {rank[folder]}) includes {target} '
-                         f"(rank {rank[target]}), which is {way}")
+                         f"(rank {rank[target]}), which has {way}")
         elif folder in PUBLIC_ONLY and target not in PUBLIC_ONLY[folder]:
             wrong.append(f'{here}: "{name}": {folder} may include only api and base')
 
