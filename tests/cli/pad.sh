@@ -41,7 +41,7 @@ done <<FLAGS
 256 --tensor-parallel 2
 256 --scheme FP8_BLOCK --group-size 0 --tensor-parallel 2 --ignore re:.*attn
 FLAGS
-! "$ONESHOT" verify a --model padded.256 >log 2>&1 || fail "verify with another source"
+! "$ONESHOT" verify a --model padded.256 >log 2>&1 || fail "verify accepts another source"
 
 # Threads, batches and kills do not change a byte.
 # shellcheck disable=SC2086
@@ -57,7 +57,7 @@ for at in 60 30 20; do
 done
 [ -e killed.oneshot-partial ] || fail "the kills left nothing behind"
 # shellcheck disable=SC2086
-! one --model model --output killed $gptq --max-shard-size 40KB --tensor-parallel 2 || fail "another size continues the work"
+! one --model model --output killed $gptq --max-shard-size 40KB --tensor-parallel 2 || fail "a run with another size continues the killed run"
 # shellcheck disable=SC2086
 made --model model --output killed $gptq --max-shard-size 40KB
 same killed want "kills"
@@ -71,9 +71,9 @@ made --model model --output least --threads 1 --prefetch false --host-memory "$(
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad | tr -s ' \n' ' ' >log
 grep -q 'padding intermediate_size 176 to 192, zeros in 6 tensors of all MLPs of this size' log || fail "plan"
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad --verbose >log
-grep -q '^padding: intermediate_size 176 to 192, zeros in 6 tensors' log || fail "plan --verbose"
+grep -q '^padding: intermediate_size 176 to 192, zeros in 6 tensors' log || fail "the plan does not name the padded sizes"
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad --json >plan.json
-python3 - <<'P' || fail "the names of the sizes"
+python3 - <<'P' || fail "the sizes have other names than wanted"
 import json
 want = {"sizes": [{"key": "intermediate_size", "from": 176, "to": 192}], "tensors": 6}
 for name in "plan.json", "plain/oneshot-report.json":
@@ -83,7 +83,7 @@ assert "intermediate_size 176 to 192" in open("plain/oneshot-report.html").read(
 assert json.load(open("plain/oneshot-manifest.json"))["made_of"]["indivisible"] == "pad"
 P
 made --model model --output kept --ignore 're:.*(gate|up)_proj'
-grep -q '"rule": "padded", "source": "model.layers.1.mlp.up_proj.weight"' kept/oneshot-manifest.json || fail "the rule of a dense tensor"
+grep -q '"rule": "padded", "source": "model.layers.1.mlp.up_proj.weight"' kept/oneshot-manifest.json || fail "the manifest does not call the dense tensor padded"
 like kept model 0.01
 made --model model --output divides --scheme W8A16 --group-size 16
 [ "$(config divides intermediate_size)" = 176 ] || fail "a size that groups divide grows"

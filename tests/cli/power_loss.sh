@@ -71,7 +71,7 @@ for name in ${RUNS:-rtn gptq disk again restart over}; do
         one $name >"$here/log" 2>&1 || code=$?
         [ $code = 0 ] || fail "exit $code"
         sums out >"$here/got.txt"
-        diff -u "$here/want.$name" "$here/got.txt" >"$here/log" || fail "other files"
+        diff -u "$here/want.$name" "$here/got.txt" >"$here/log" || fail "the directory has other files"
         [ "$(ls)" = out ] || fail "$(ls) is left"
         cd "$here"
     done

@@ -32,7 +32,7 @@ for what in "${runs[@]}"; do
     one $r plain "${flags[@]}" --threads 1 >/dev/null
     sums plain >want
     "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
-    grep -q '28 modules checked\|12 modules checked' verify.txt || { cat verify.txt; fail "$what: not looked at"; }
+    grep -q '28 modules checked\|12 modules checked' verify.txt || { cat verify.txt; fail "$what: verify does not check all modules"; }
     rm -rf "out.$r" && mv plain "out.$r"
     one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
     same out want "$what, threads and batch"
@@ -96,7 +96,7 @@ P
 if [ -z "$SANITIZED" ]; then
     for r in alone least; do
         ! "$ONESHOT" verify out.$r --model "$model" >verify.txt || fail "$r: a 1 instead of a 0 is not found"
-        grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: not said"; }
+        grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: verify does not name the row"; }
     done
 fi
 
@@ -124,8 +124,8 @@ one owl out --threads 3 --batch-size 4 >/dev/null
 same out want "OWL, threads and batch"
 "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "OWL: verify fails"; }
 "$ONESHOT" plan --verbose --model "$model" --recipe owl.yaml "${data[@]}" >plan.txt
-grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: not in the plan"; }
-one owl plain | grep -q 'is finished' || fail "OWL: not known again"
+grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: the plan does not name the measurement of outliers"; }
+one owl plain | grep -q 'is finished' || fail "OWL: the same command does not find the finished output"
 rm -rf plain
 echo "outliers of layers"
 

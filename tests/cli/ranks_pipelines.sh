@@ -22,7 +22,7 @@ for kind in basic independent ada; do
     for n in 3 7; do
         [ -z "$SANITIZED" ] || [ $n = 3 ] || continue
         mpi=${mpis[n / 2 % ${#mpis[@]}]}
-        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "$kind, $mpi, $n ranks"
+        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "the run fails: $kind, $mpi, $n ranks"
         grep -q "$n ranks: samples and solves are divided" out/oneshot.log || { cp out/oneshot.log log; fail "$kind: the ranks do not divide the job"; }
         same out want.$kind "$kind, $mpi, $n ranks"
     done

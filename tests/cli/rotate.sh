@@ -60,5 +60,5 @@ awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 cp -r out.alone broken
 sed 's/R1/R2/; s/{}/{rotations: R2}/' alone.yaml >broken/recipe.yaml
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "another recipe is not found"
-grep -q 'embed_tokens.weight: differs from byte' found.txt || { cat found.txt; fail "not the embedding"; }
+grep -q 'embed_tokens.weight: differs from byte' found.txt || { cat found.txt; fail "verify does not name the embedding"; }
 echo "verified"

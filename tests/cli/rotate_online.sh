@@ -78,9 +78,9 @@ p=$(ppl out.heads)
 close "$dense" "$p" 1 || fail "perplexity $dense became $p with rotated caches of 8 bits"
 echo "rotated heads"
 
-if one gptq again --model out.alone >log 2>&1; then fail "compressed again"; fi
-grep -qE 'R[34] acts while the model runs: compressing such a model again is not supported' log || { cat log; fail "no reason"; }
+if one gptq again --model out.alone >log 2>&1; then fail "a second compression is not refused"; fi
+grep -qE 'R[34] acts while the model runs: compressing such a model again is not supported' log || { cat log; fail "the message gives no reason"; }
 "$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" 2>/dev/null >plan.txt
-grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not say it"; }
-grep -q 'only vLLM on one NVIDIA GPU, which' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
+grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not list the rotation"; }
+grep -q 'only vLLM on one NVIDIA GPU, which' plan.txt || { cat plan.txt; fail "the plan does not name the loaders"; }
 echo "refused, and said"

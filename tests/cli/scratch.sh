@@ -37,7 +37,7 @@ flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")
 (cd d2 && killed ../other out "${flags[@]}")
 [ "$(find scr -name 'oneshot-????????????????' | wc -l)" = 2 ] || fail "the two runs share a directory: $(ls scr)"
-for d in d1 d2; do [ -e $d/out.oneshot-partial/oneshot-journal ] || fail "$d: nothing is left to go on from"; done
+for d in d1 d2; do [ -e $d/out.oneshot-partial/oneshot-journal ] || fail "$d: the killed run leaves no journal"; done
 (cd d1 && one "$model" out "${flags[@]}" --log-level info >/dev/null 2>log)
 grep -q 'values after .* are read from the disk' d1/log || fail "d1: $(cat d1/log)"
 [ "$(sum d1/out)" = "$(sum plain)" ] || fail "d1 took the values of d2"
@@ -75,7 +75,7 @@ file=$(values)
 mv "$file" "${file%/*}/00099.values"
 cp "${file%/*}/00099.values" "$file" # restores the original file; the run then uses its values
 one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log
-grep -q 'are read from the disk' log || fail "a copy of the file itself was not taken up: $(cat log)"
+grep -q 'are read from the disk' log || fail "the run does not read the values of a copied file: $(cat log)"
 [ "$(sum o)" = "$(sum plain)" ] && [ ! -e o.oneshot-partial ] && [ ! -e o/scratch ] || fail "after a copy: $(ls o)"
 
 # Only one process at a time may use the stored values of a run.

@@ -30,7 +30,7 @@ budget() { # arguments: the plan's smallest device memory, recipe, flags
 "$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SmoothQuantModifier: factors of 4 layers, such as model.layers.0.input_layernorm, for 10 weights' plan.txt ||
     { cat plan.txt; fail "the plan does not list the mappings"; }
-grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }
+grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not list the passes"; }
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --json >plan.txt
 [ "$(grep -c '"layer":' plan.txt)" = 4 ] || fail "the plan as JSON does not list the mappings"
 
@@ -76,17 +76,17 @@ for what in "gptq Linear" "rtn layer" "up two"; do
         same out want.$r.$t "$what, killed at $share % of $calls calls"
     done
 done
-[ $resumed -ge $((${#shares[@]} / 2)) ] || fail "only $resumed of $kills runs took values up"
+[ $resumed -ge $((${#shares[@]} / 2)) ] || fail "only $resumed of $kills runs read the stored values"
 echo "killed, and the same"
 
 # verify finds a wrong norm, wrong factors, and missing factors.
 cp -r out.gptq.layer broken
 sed -i '0,/"factors": "......../s//"factors": "3f910000/' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "other factors are not found"
-grep -q 'input_layernorm.weight: differs from byte' found.txt || { cat found.txt; fail "not the norm"; }
+grep -q 'input_layernorm.weight: differs from byte' found.txt || { cat found.txt; fail "verify does not name the norm"; }
 sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
-grep -q "factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
+grep -q "factors of its channels" found.txt || { cat found.txt; fail "verify does not name the factors"; }
 
 # The predictions of the model must stay nearly the same. 8-bit weights change the perplexity by
 # 0.02. A missing factor would change it by thousands.
