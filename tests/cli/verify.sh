@@ -102,7 +102,7 @@ fault "a zeroed scale, GPTQ" gptq "$q0: weight_scale 7 is 0" edit f fill $q0.wei
 fault "a NaN scale" rtn "$q0: weight_scale 7 is nan" edit f fill $q0.weight_scale 14 2 c07f
 fault "an infinite scale" gptq "$q0: weight_scale 7 is inf" edit f fill $q0.weight_scale 14 2 807f
 fault "a negative scale" rtn "$q0: weight_scale 7 is -" edit f flip $q0.weight_scale 15 7
-fault "a flipped bit in a scale" gptq 'which the source.s weight gives' edit f flip $up2.weight_scale 200 0
+fault "a flipped bit in a scale" gptq 'computed from the source.s weight' edit f flip $up2.weight_scale 200 0
 fault "a flipped bit in a code" rtn 'the code of row 3, column 9 is .*the nearest' edit f flip $q0.weight_packed $((3 * 128 + 4)) 4
 fault "a flipped bit in a code, GPTQ" gptq 'relative squared error is .*the run recorded' edit f flip $q0.weight_packed 388 4
 fault "a flipped bit in a code, INT8" w8a8 "the nearest" edit f flip $q0.weight 70 0
