@@ -118,8 +118,9 @@ const osh_topic osh_topics[] = {
      "damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n     SIGTERM "
      "came. For verify and check-model: something differs.\n  2  A flag, a value or a recipe key "
      "is wrong, a budget is too small, or the\n     output's path holds files that must stay.\n\nA "
-     "failure prints one line on standard error: what was found, what was wanted,\nwhere. With "
-     "--progress json it is an object with the event `error`.\n\nA run that fails leaves nothing "
+     "failure prints one line on standard error: the found value, the wanted value,\nand the file "
+     "or module. With --progress json, the line is an object with the\nevent `error`.\n\nA run "
+     "that fails leaves nothing "
      "under the output's name. If the same command can\n"
      "continue the run, a second line names the directory with the finished work.\n"
      "More: docs/reference/errors.md"},
