@@ -35,7 +35,7 @@ git -C copy cat-file -p v9.11.0 | grep -q '^oneshot 9.11.0$' || fail "$(git -C c
 [ "$(release --notes)" = "- a change" ] && git -C copy cat-file -p v9.11.0 | grep -qx -- "- a change" || fail "the notes differ from those of the tag"
 mv copy/scripts/install-deps.sh copy/scripts/other.sh
 release >out && fail "a missing script is not found"
-grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"
+grep -q '^Dockerfile: calls scripts/install-deps.sh, which does not exist' out || fail "$(cat out)"
 
 # The image of packaging/oci.py has the layout of OCI, and the manifest that `docker load` reads.
 # The digests are those of the blobs. Equal root directories give equal images.
