@@ -54,7 +54,7 @@ fi
 cmp out/summary.txt <(grep -v '^    |' table)
 [ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "the results have $(stat -c %s home.tgz) bytes"
 tar -tzf home.tgz >home
-if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
+if grep -E 'safetensors|\.log|work' home; then fail "the results have files that they must not have"; fi
 if [ "$SANITIZED" ]; then exit 0; fi
 
 finds "^kernels +ok .* $kernels of $kernels tests pass$"
@@ -92,12 +92,12 @@ finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the 
 finds '^ +--use-gds true: the bytes of values on the GPU, '
 finds '^ +disk to pinned +[0-9.]+ GB/s .*one reader'
 stub cuda_test_mma 'echo "STRICT a: not true, but nearly. b"; exit 77'
-if PROGRAM=$PWD/none check "sanitizer model wide mma env"; then fail "all is well: $(cat table)"; fi
+if PROGRAM=$PWD/none check "sanitizer model wide mma env"; then fail "the script finds no fault: $(cat table)"; fi
 finds '^sanitizer +FAILED .* memcheck test_routed: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
 finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
 finds '^ +cuda_test_mma: the test finds no GPU$'
 finds '^env +left out +0 +6 +mma failed$'
-PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"
+PROGRAM=$PLAY check "env model" --time-limit 12 || fail "the script fails if no time is left for steps"
 finds '^env +left out +0 +6 +no time is left$'

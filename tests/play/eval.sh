@@ -59,7 +59,7 @@ close=$(((least - 1) << 20)) # after the loop: a budget without room for the row
 until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
     [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
-if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
+if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "a budget of 20 MB is not refused"; fi
 host=$(sed -n 's/.*too small for this GPU: want at least --host-memory \([0-9]*\)MiB$/\1/p' err)
 [ -n "$host" ] || fail "$(cat err)"
 while IFS=: read -r flags says; do

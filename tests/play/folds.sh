@@ -41,7 +41,7 @@ for r in "${schemes[@]}"; do
         if (d > (n > 256 ? most : 0)) { print; bad = 1 } }
         END { print "mean difference of", n, "factors:", sum / n, "ulp"; exit bad || n < 2048 || sum > mean * n }' || fail "$r: other factors"
     paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
-        END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "$r: modules with another error"
+        END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "$r: the errors of modules differ"
     "$ONESHOT" verify gpu --model "$model" >found.txt || { cat found.txt; fail "$r: verify fails"; }
     peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
     plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
@@ -64,7 +64,7 @@ figures() { # arguments: flags
 }
 plain=$(run --recipe plain.yaml)
 "$PLAY_BATCHES" plan "${job[@]}" --recipe awq.yaml --device-model h100 >plan.txt
-grep -q 'without the disk and the search of AWQ' plan.txt || { cat plan.txt; fail "the plan says nothing of the search"; }
+grep -q 'without the disk and the search of AWQ' plan.txt || { cat plan.txt; fail "the plan does not name the search of AWQ"; }
 segments=0
 for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgraph 2" "awq --pipeline basic"; do
     read -r r more <<<"$what"
@@ -90,7 +90,7 @@ for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgra
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" \
         "${flags[@]}" --output out --device-memory "$least" >/dev/null 2>&1; then fail "$what: the run was not killed"; fi
     [ "$(run "${flags[@]}" --device-memory "$least" --log-level info)" = "$want" ] || fail "$what, killed: the output has other bytes"
-    ! grep 'not at their planned addresses' err || fail "$what, killed"
+    ! grep 'not at their planned addresses' err || fail "$what, killed: blocks were not at their planned addresses"
     export OSH_PLAY=protect=0
     [ -z "$SANITIZED" ] || break
 done

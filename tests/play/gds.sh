@@ -31,14 +31,14 @@ all='cuFile read [0-9]* bytes of weights'
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
-[ ! -s log ] || fail "auto says by itself: $(cat log)"
+[ ! -s log ] || fail "--use-gds auto prints messages: $(cat log)"
 export LD_LIBRARY_PATH=$emulated:$emulated/gds
 same 'warning: .*not by cuFile: cuFileDriverOpen: the module nvidia-fs is not set up (cuFile 5033)' \
     "fail=cuFileDriverOpen:1:5033" --use-gds true
 same 'warning: .*not by cuFile: .* has no 16 MiB for it' "" --use-gds true --device-memory 40MiB
 same "warning: $model/model.safetensors: cuFileHandleRegister: the file system does not support it (cuFile 5008): it is read" \
     "fail=cuFileHandleRegister:1:5008" --use-gds true --log-level debug
-grep -q 'cuFile read 0 bytes of weights' log || fail "a file that cuFile does not take: $(cat log)"
+grep -q 'cuFile read 0 bytes of weights' log || fail "cuFile reads weights of a file that it refuses: $(cat log)"
 for knobs in "" "order=3 lazy=1" "fail=cuFileBufRegister:1:5036"; do
     same "$all" "$knobs" --use-gds true --log-level debug
     bytes=$(sed -n 's/^debug: cuFile read \([0-9]*\) bytes.*/\1/p' log)
@@ -109,14 +109,14 @@ host=$((host + (256 << 10))) # the program's base size differs by up to 256 KiB 
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: the output has other bytes"
-grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_gpu)" = 0 ] || fail "a budget without room: $(cat log)"
+grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_gpu)" = 0 ] || fail "a budget without room for cuFile does not disable cuFile: $(cat log)"
 room=$((2 * least + (32 << 20))) # the plan uses more memory if there is more
 [ "$(run "memory=$room" --mem-opt-level 2 --use-gds true --device-memory "$room")" = "$want" ] || fail "a budget with room: the output has other bytes"
-[ "$(read_by_gpu)" -gt 100000 ] || fail "there is room for it: $(cat log)"
+[ "$(read_by_gpu)" -gt 100000 ] || fail "a budget with room for cuFile disables cuFile: $(cat log)"
 if [ -z "$SANITIZED" ]; then
     for what in cuFileRead.wrong:7:1 cuFileHandleRegister:2:5008; do
         [ "$(run "fail=$what" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "$what: the output has other bytes"
-        grep -q '"files_through_host": [1-9]' oneshot-report.json || fail "$what: the report knows of no fallback"
+        grep -q '"files_through_host": [1-9]' oneshot-report.json || fail "$what: the report names no fallback"
         [ "$(grep -c 'it is read through page-locked host memory' log)" = 1 ] || fail "$what: $(cat log)"
     done
     [ "$(run "" --mem-opt-level 2 --use-gds true --scratch-compression zstd)" = "$want" ] || fail "zstd: the output has other bytes"
@@ -127,5 +127,5 @@ if [ -z "$SANITIZED" ]; then
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1; then fail "the run was not killed"; fi
     [ "$(run "" --mem-opt-level 2 --use-gds false --log-level info)" = "$want" ] || fail "killed: the output has other bytes"
-    grep -q 'are read from the disk' log || fail "killed: values are not taken up: $(cat log)"
+    grep -q 'are read from the disk' log || fail "the continued run does not read the stored values: $(cat log)"
 fi

@@ -49,7 +49,7 @@ ppl() { # arguments: model, device, flags
 recipes="many ranges"
 for r in $recipes; do
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r gpu.$r || fail "$r: $(cat err)"
-    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: the run used no GPU"
     one $r host.$r --device cpu || fail "$r on the host: $(cat err)"
     "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     want=$(sha256sum <gpu.$r/model.safetensors)

@@ -52,7 +52,7 @@ for flags in "" "--sequential-targets Linear --mem-opt-level 0"; do
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" \
         $flags --output out --device-memory "$least" >/dev/null 2>&1; then fail "$flags: the run was not killed"; fi
     [ "$(run $flags --device-memory "$least" --log-level info)" = "$want" ] || fail "$flags, killed: the output has other bytes"
-    ! grep 'not at their planned addresses' err || fail "$flags, killed"
+    ! grep 'not at their planned addresses' err || fail "$flags, killed: blocks were not at their planned addresses"
     export OSH_PLAY=protect=0
     [ -z "$SANITIZED" ] || break
 done

@@ -61,7 +61,7 @@ divided $other 2 route experts
 # Each of the two ranks sees another GPU under the name cuda:0, as with srun --gpus-per-task. The
 # GPU of rank 1 has less memory, and both ranks plan for that memory.
 OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=1:1 memory=700000000" -- "$PLAY" \
-    $(one gptq model out) >log 2>&1 || fail "one visible GPU for each rank"
+    $(one gptq model out) >log 2>&1 || fail "the run with one visible GPU for each rank fails"
 same out want.gptq.model "one visible GPU for each rank"
 refused() { # arguments: text of the message, value of OSH_PLAY, value of --device
     if OSH_PLAY="protect=0 $2" start $mpi 3 "$PLAY" $(device=$3 one gptq model out) >log 2>&1; then fail "not refused: $2 $3"; fi
@@ -80,14 +80,14 @@ figures() { # arguments: directory for the files, [launcher...]
         --progress none --threads 1 --json --panel "$1/panel.json" --per-token "$1/tokens.npy" --save-logits "$1/logits" \
         >"$1/json" 2>log || fail "eval, $*"
 }
-"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "one process, for eval"
+"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "the run in one process, for eval, fails"
 figures plain
 figures ranks start $mpi 3
 diff -r plain ranks >log || fail "eval with 3 ranks: the figures differ"
 # Each rank lists the GPUs in another order. So the first GPU in the list of one rank is not the
 # first GPU in the list of another rank.
 OSH_PLAY="protect=0 gpus=2:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=2:1" -- "$PLAY" $(one gptq model out) >log 2>&1 ||
-    fail "ranks that see other GPUs"
+    fail "the run of ranks with different visible GPUs fails"
 same out want.gptq.model "ranks that see other GPUs"
 # Only rank 0 evaluates the output after a run.
 start $mpi 2 "$PLAY" $(one gptq model out) --host-memory 2GiB --eval model/calibration.jsonl >log 2>&1 || fail "--eval"

@@ -16,8 +16,8 @@ check() { # arguments: label, twelfths of the run after which it is killed, flag
     job+=(--device-memory "$least")
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --log-level info \
-        >/dev/null 2>err || fail "$name: undisturbed: $(cat err)"
-    grep "not at their planned addresses" err && fail "$name: undisturbed"
+        >/dev/null 2>err || fail "$name: the undisturbed run fails: $(cat err)"
+    grep "not at their planned addresses" err && fail "$name: blocks were not at their planned addresses"
     want=$(sha256sum <out/model.safetensors)
     rm -rf out
     for part in $parts; do

@@ -27,7 +27,7 @@ recipes="spin quip"
 [ -z "$SANITIZED" ] || recipes=quip # builds with sanitizers are slow
 for r in $recipes; do
     one $r gpu.$r
-    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: the run used no GPU"
     one $r host.$r --device cpu
     "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     gpu=$(ppl gpu.$r cuda) host=$(ppl gpu.$r cpu)
