@@ -55,11 +55,11 @@ int osh_range_n_linears(const osh_plan *p, const osh_range *r)
 
 const char *osh_range_passes_text(const osh_range *r)
 {
-    if (r->fold && r->merged) return "smooth, observe and propagate in one";
+    if (r->fold && r->merged) return "smooth, observe and propagate in one pass";
     if (r->fold && r->observe)
         return r->propagate ? "smooth, observe, propagate" : "smooth, observe";
     if (r->fold) return r->propagate ? "smooth, propagate" : "smooth";
-    if (r->merged) return "observe and propagate in one";
+    if (r->merged) return "observe and propagate in one pass";
     if (r->observe && r->propagate) return "observe, propagate";
     return r->observe ? "observe" : r->propagate ? "propagate" : "none";
 }
@@ -90,9 +90,9 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         "host %.1f MB above the base; %s%s%s%s\n",
         bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
         bytes_to_mb(v->peak.device), bytes_to_mb(v->peak.host), osh_visit_way_text(v),
-        v->how.prefetch ? ", reads ahead" : "",
-        v->how.values_ahead ? ", values during the work" : "",
-        v->how.apart ? ", small Linears apart" : "");
+        v->how.prefetch ? ", reads weights ahead" : "",
+        v->how.values_ahead ? ", copies values during the work" : "",
+        v->how.apart ? ", solves small Linears one at a time" : "");
 }
 
 /* Prints the weights, live values and passes of a subgraph. The caller prints the number and the
