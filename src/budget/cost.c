@@ -330,7 +330,8 @@ typedef struct counter {
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
 {
-    double all = (double)p->in->data.offsets[p->in->data.n], flops = 0;
+    int64_t counted = p->in->mix.n_counted; // 0: all tokens count in statistics
+    double all = (double)(counted ? counted : p->in->data.offsets[p->in->data.n]), flops = 0;
     for (int v = r->v0; v < r->v1; v++) {
         if (!open[v - r->v0].hessian && !open[v - r->v0].shift) continue;
         double width = (double)p->in->graph->values[v].width, tokens = all * observed_share(p, v);

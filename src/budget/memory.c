@@ -131,14 +131,11 @@ typedef struct allowed {
 
 static allowed memory_allowed(const osh_budget *p)
 {
-    const char *level = p->in->opt->mem_opt_level, *cache = p->in->opt->calib_cache;
+    const char *level = p->in->opt->mem_opt_level;
     bool asked = level && *level >= '0' && *level <= '2';
     allowed a = {OSH_TIER_DEVICE, OSH_TIER_DISK, OSH_LOOK_RAM, OSH_LOOK_AGAIN};
     if (asked) a.first = a.last = (osh_tier)(*level - '0');
-    for (osh_look l = OSH_LOOK_RAM; cache && l <= OSH_LOOK_AGAIN; l++)
-        if (!strcmp(cache, osh_look_name(l))) a.first_look = a.last_look = l;
-    if (asks_f16(p)) a.first_look = a.last_look = OSH_LOOK_DISK;
-    if (p->in->on_device) a.first_look = OSH_LOOK_AGAIN; // values of a GPU are not kept on the host
+    osh_looks_allowed(&a.first_look, &a.last_look, p->in->opt->calib_cache, p->in->on_device);
     if (!osh_looks_twice(p->schedule)) a.first_look = a.last_look;
     return a;
 }

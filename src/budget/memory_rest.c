@@ -57,7 +57,7 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
 }
 
 /* If only some rows of a value count in statistics, the run copies these rows (graph/counted.h).
- * Returns the number of host bytes that the copies need. */
+ * Returns the number of host bytes that the copies and their lists need. */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -74,9 +74,12 @@ static int64_t counted_bytes(const osh_budget *p)
     for (int64_t k = 0; k < s->n_batches; k++)
         if (s->batch_at[k + 1] - s->batch_at[k] > samples)
             samples = s->batch_at[k + 1] - s->batch_at[k];
-    /* the rows are in the GPU's arena, and only their offsets are on the host */
+    /* the rows are in the GPU's arena, and only their lists are on the host */
     if (p->in->on_device) row = 0;
-    return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
+    size_t bytes = osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
+    // the lists of an expert (osh_expert_counted_new)
+    if (p->in->on_device) bytes += osh_counted_bytes(0, 2 * s->batch_tokens, samples, false);
+    return (int64_t)bytes;
 }
 
 /* An aligned block, through which a thread reads past the page cache. */

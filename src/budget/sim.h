@@ -67,6 +67,7 @@ typedef struct osh_sim {
     osh_layout *gpu;    // own: simulated blocks of GPU memory; NULL: the run computes on the host
     int n_threads;
     int64_t batch_tokens; // number of tokens of the largest batch
+    int64_t counted_tokens; // largest number of tokens of a batch that count in statistics
     /* Largest sizes of the batches that run sample by sample (osh_exec_by_sample), and of the
      * batches that run as a whole. If n_tokens is 0, there are no such batches. */
     osh_exec_batch by_sample, whole;
@@ -104,8 +105,13 @@ int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the number of bytes that value v has in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 int64_t osh_sim_longest(const osh_sim *s); // number of tokens of the longest sample
-/* If only the rows of an expert count in the statistics of the value, these rows are copied.
- * Returns the number of arena bytes of the copy, or 0 if there is no copy. */
+/* True if a GPU copies only the rows of an expert for the statistics of the value. */
+bool osh_sim_is_routed(const osh_sim *s, int value);
+/* Returns the number of arena bytes of the lists of an expert's rows that count. 0: all count. */
+size_t osh_sim_listed_bytes(const osh_sim *s);
+/* If only some rows count in the statistics of the value (the rows of an expert, or the tokens of
+ * answers), these rows are copied. Returns the number of arena bytes of the copy and of its lists,
+ * or 0 if there is no copy. */
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
 /* Returns the number of bytes of scratch that `op` needs to add the largest batch to a statistic.
  * The statistic is of a value with I channels. With a GPU, the bytes are in the arena, otherwise in
@@ -123,9 +129,9 @@ int64_t *osh_sim_histograms(osh_sim *s);
 /* Returns the number of bytes of the values that the visit keeps for the second pass of two-pass
  * observers (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);
-/* Returns the number of bytes of the F16 copy of one batch, which exists while the batch is stored.
- * Returns 0 if values for two-pass observers are not stored as F16. */
-size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
+/* Returns the number of bytes of the F16 copy of n_tokens rows, which exists while the rows are
+ * stored. Returns 0 if values for two-pass observers are not stored as F16. */
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value, int64_t n_tokens);
 /* Returns the number of bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
 /* Simulates the second pass of two-pass observers, in which they read the kept values again, sample

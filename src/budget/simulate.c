@@ -83,12 +83,23 @@ done:
     return rc;
 }
 
+static int64_t sim_counted_tokens(const osh_budget *p)
+{
+    const osh_schedule *s = p->schedule;
+    int64_t most = 0;
+    if (!p->in->data.counted) return s->batch_tokens;
+    for (int64_t k = 0; k < s->n_batches; k++)
+        max_into(&most, osh_dataset_n_counted(&p->in->data, s->batch_at[k], s->batch_at[k + 1]));
+    return most;
+}
+
 static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p, bool record)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
     *s = (osh_sim){.p = p, .tier = p->memory.tier, .n_threads = osh_threads(cx),
-                   .batch_tokens = p->schedule->batch_tokens};
+                   .batch_tokens = p->schedule->batch_tokens,
+                   .counted_tokens = sim_counted_tokens(p)};
     s->values.n_kept = osh_memory_kept(p, s->tier);
     if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->gpu, p, record));
     else OSH_TRY(sim_find_batches(cx, s));
@@ -167,13 +178,15 @@ static osh_status sim_open_range(osh_ctx *cx, osh_sim *s, const osh_linear *l, i
                        osh_mem_gross((size_t)(n + 1) * sizeof(int64_t));
         max_into(&s->stats.copied,
                  (int64_t)(osh_value_gross(s->p->in->graph, l->ranged[k], longest) +
-                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0)));
+                           osh_ranged_scratch(m, l, k, longest) + (rows ? lists : 0) +
+                           osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k],
+                                                longest)));
         range = rows;
-    } else if (rows) {
-        range = osh_minmax_rows_bytes(n);
+    } else if (osh_sim_is_routed(s, l->ranged[k])) {
+        range = osh_minmax_rows_bytes(n) + osh_sim_listed_bytes(s);
     } else {
-        range = osh_ranged_scratch(m, l, k, s->batch_tokens) +
-                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k]);
+        range = rows + osh_ranged_scratch(m, l, k, s->batch_tokens) +
+                osh_sim_narrow_bytes(s, osh_ranged_args(m, l, k), l->ranged[k], s->batch_tokens);
     }
     if (*hook < range) *hook = range;
     return copied ? OSH_OK : osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]);
@@ -293,10 +306,9 @@ static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *group
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats.bytes += sign * osh_sim_fold_bytes(s, f, groups);
-        s->stats.hook[f->value] =
-            sign > 0 && osh_fold_searches(s->p->rewrites, f)
-                ? osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n)
-                : 0;
+        bool searches = osh_fold_searches(s->p->rewrites, f);
+        size_t accum = searches ? osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n) : 0;
+        s->stats.hook[f->value] = sign > 0 ? accum + osh_sim_gathered_bytes(s, f->value) : 0;
     }
 }
 

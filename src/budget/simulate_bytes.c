@@ -2,6 +2,7 @@
  * are kept for two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
+#include "graph/counted.h"
 #include "ops/device_ops.h"
 #include "rewrite/folds.h"
 #include "quant/observer.h"
@@ -83,16 +84,33 @@ int64_t osh_sim_longest(const osh_sim *s)
     return tokens;
 }
 
+static bool sim_is_masked(const osh_sim *s) { return s->p->in->data.counted != NULL; }
+
+bool osh_sim_is_routed(const osh_sim *s, int value)
+{
+    return s->gpu && s->p->in->by_route && osh_is_by_route(s->p->in->graph, value);
+}
+
+size_t osh_sim_listed_bytes(const osh_sim *s)
+{
+    return sim_is_masked(s) ? osh_expert_counted_device_bytes(s->counted_tokens) : 0;
+}
+
 size_t osh_sim_gathered_bytes(const osh_sim *s, int value)
 {
     const osh_graph *g = s->p->in->graph;
-    if (!s->gpu || !s->p->in->by_route || !osh_is_by_route(g, value)) return 0;
-    return osh_arena_gross((size_t)osh_gathered_rows(s->batch_tokens) * osh_value_bytes(g, value));
+    size_t row = osh_value_bytes(g, value);
+    if (osh_sim_is_routed(s, value))
+        return osh_arena_gross((size_t)osh_gathered_rows(s->counted_tokens) * row) +
+               osh_sim_listed_bytes(s);
+    if (!s->gpu || !sim_is_masked(s)) return 0;
+    bool original = g->values[value].original >= 0 && osh_observed(g, s->r->same, value) == value;
+    return osh_counted_device_bytes(row, s->counted_tokens, original);
 }
 
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
-    int64_t width[OSH_OP_MAX_IN] = {I}, n = s->batch_tokens;
+    int64_t width[OSH_OP_MAX_IN] = {I}, n = s->counted_tokens;
     if (s->p->in->by_route) n = osh_gathered_rows(n);
     if (s->gpu)
         return op->arena_bytes ? op->arena_bytes(NULL, width, 0, n, s->p->in->graph->dtype) : 0;
@@ -139,10 +157,10 @@ int64_t osh_sim_looked_bytes(const osh_sim *s)
     return n;
 }
 
-size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value)
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value, int64_t n_tokens)
 {
     if (!s->p->memory.looks_f16 || !osh_observer_twice(a)) return 0;
-    return osh_tensor_gross((size_t)(s->batch_tokens * s->p->in->graph->values[value].width) * 2);
+    return osh_tensor_gross((size_t)(n_tokens * s->p->in->graph->values[value].width) * 2);
 }
 
 int64_t osh_sim_loaders_bytes(const osh_sim *s)
@@ -155,18 +173,21 @@ void osh_sim_look(osh_sim *s)
 {
     const osh_budget *p = s->p;
     int64_t tokens = osh_sim_longest(s),
-            n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
+            n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0,
+            // on a GPU, the blocks for prefetched values still exist
+            ahead = s->gpu ? s->values.ahead : 0;
     for (int v = s->r->v0; s->looks.now && v < s->r->v1; v++) {
         int64_t sample = (int64_t)osh_value_gross(p->in->graph, v, tokens);
+        // the rows that count are copied in host memory, also in a job on a GPU
+        int64_t counted = s->gpu && sim_is_masked(s) ? sample : 0;
         if (n_loaders)
-            s->values.ahead = osh_sim_loaders_bytes(s) +
+            s->values.ahead = ahead + osh_sim_loaders_bytes(s) +
                        osh_loaders_value_bytes(p->in->graph, v, n_loaders, tokens, false);
-        if (s->looks.of[v])
-            osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0);
+        if (s->looks.of[v] && s->gpu) osh_sim_note(s, 0, counted + s->stats.copied);
+        else if (s->looks.of[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0);
         s->looks.of[v] = false;
     }
-    s->values.ahead = s->gpu ? s->values.ahead : 0;
-    s->looks.now = 0;
+    s->values.ahead = ahead, s->looks.now = 0;
 }
 
 int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups)

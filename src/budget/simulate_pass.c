@@ -91,6 +91,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     if (collects) rows += s->stats.copied;
+    if (st->observe && !st->first_look) s->looks.now += s->looks.next, s->looks.next = 0;
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
         int64_t n = osh_batch_tokens(p->schedule, b);

@@ -66,6 +66,7 @@ void osh_learning_end(osh_ctx *cx, osh_learning *l)
 {
     if (l->target) osh_device_free(l->b->w->device, l->target);
     if (l->sums) osh_device_free(l->b->w->device, l->sums);
+    if (l->counted_there) osh_device_free(l->b->w->device, l->counted_there);
     for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
     for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
     for (int i = 0; l->biases && i < l->b->n_learns; i++) osh_free(cx, l->biases[i].v.x);
@@ -135,10 +136,13 @@ static osh_status learning_buffers_new(osh_ctx *cx, osh_learning *l)
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
     osh_device *d = b->w->device;
-    size_t sums = (size_t)osh_block_most_tokens(b) * sizeof *l->sums;
+    size_t tokens = (size_t)osh_block_most_tokens(b), sums = tokens * sizeof *l->sums;
     if (!d) goto done;
     if (!(l->target = osh_device_alloc(cx, d, osh_block_target_bytes(b), OSH_LIFE_SHORT)) ||
         !(l->sums = osh_device_alloc(cx, d, sums, OSH_LIFE_SHORT)))
+        OSH_TRY(OSH_E_NOMEM);
+    if (b->data->counted &&
+        !(l->counted_there = osh_device_alloc(cx, d, tokens, OSH_LIFE_SHORT)))
         OSH_TRY(OSH_E_NOMEM);
 done:
     return rc;
@@ -340,7 +344,7 @@ done:
     return rc;
 }
 
-/* Compares output k of the batch with its target on a device. All tokens count there. */
+/* Compares output k of the batch with its target on a device. */
 static osh_status compare_there(osh_ctx *cx, const osh_learning *l, const osh_batch *batch, int k,
                                 int64_t first, const slope *s)
 {
@@ -349,8 +353,8 @@ static osh_status compare_there(osh_ctx *cx, const osh_learning *l, const osh_ba
     osh_tensor y0 = osh_tensor_view(s->y->dtype, 2, s->y->shape, l->target);
     y0.device = d;
     OSH_TRY(learning_gather_to(cx, &y0, l, l->b->n_in + k, first, batch->seqs.n));
-    OSH_TRY(osh_ada_there_compare(
-        cx, &(osh_ada_compared){s->y, &y0, s->by, l->dv[l->b->out[k]], l->sums}));
+    OSH_TRY(osh_ada_there_compare(cx, &(osh_ada_compared){s->y, &y0, s->by, l->dv[l->b->out[k]],
+                                                          l->sums, l->counted_there}));
     OSH_TRY(d->type->get(cx, d, s->sums, l->sums, (size_t)batch->n_tokens * sizeof *l->sums));
 done:
     return rc;
@@ -364,15 +368,18 @@ static osh_status learning_compare(osh_ctx *cx, osh_learning *l, const osh_batch
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
+    osh_device *d = batch->device;
     slope s = {.by = elements > 0 ? 2 / elements : 0, .counted = l->counted};
     OSH_NEW(cx, s.sums, batch->n_tokens);
+    if (l->counted_there)
+        OSH_TRY(d->type->put(cx, d, l->counted_there, l->counted, (size_t)batch->n_tokens));
     for (int k = 0; k < b->n_out; k++) {
         int v = b->out[k];
         s.y = batch->values[v];
-        OSH_TRY(osh_tensor_new_on(cx, &l->dv[v], (osh_where){batch->device, OSH_LIFE_SHORT},
-                                  OSH_F32, 2, s.y->shape));
-        OSH_TRY(batch->device ? compare_there(cx, l, batch, k, first, &s)
-                              : compare_here(cx, l, batch, k, first, &s));
+        OSH_TRY(osh_tensor_new_on(cx, &l->dv[v], (osh_where){d, OSH_LIFE_SHORT}, OSH_F32, 2,
+                                  s.y->shape));
+        OSH_TRY(d ? compare_there(cx, l, batch, k, first, &s)
+                  : compare_here(cx, l, batch, k, first, &s));
         for (int64_t i = 0; elements > 0 && i < batch->n_tokens; i++)
             *loss += s.sums[i] / elements;
     }

@@ -51,7 +51,8 @@ static osh_status block_pass_bytes(osh_ctx *cx, size_t *host, size_t *device, co
     if (b->on_device) {
         OSH_TRY(osh_back_peak_on_device(cx, device, &k, m->leaves, tokens));
         *device += osh_arena_gross(osh_block_target_bytes(b)) +
-                   osh_arena_gross((size_t)tokens * sizeof(double));
+                   osh_arena_gross((size_t)tokens * sizeof(double)) +
+                   (b->data->counted ? osh_arena_gross((size_t)tokens) : 0);
         *host = osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, tokens + 1) +
                 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
                 2 * (size_t)(b->n + b->n_in + b->n_out) * osh_mem_gross(sizeof(osh_tensor));

@@ -44,6 +44,7 @@ typedef struct osh_learning {
      * sum of each row. */
     void *target;         // own
     double *sums;         // own
+    uint8_t *counted_there; // own: copy of `counted` on the device; NULL: all tokens count
     bool judging;         // true while the loss is computed without gradients
     int64_t step;         // index of the current step, from 0
 } osh_learning;

@@ -24,11 +24,15 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what)
                     "%s is not supported on a GPU in this version: want --device cpu", what);
 }
 
-/* True if values may be computed again for the second look of two-pass observers. */
-static bool looks_again(const osh_plan *p)
+/* True if --calib-cache requires that a value of an expert is stored for two-pass observers, and
+ * the GPU computes only the rows of the expert. */
+static bool stores_expert(const osh_plan *p, const osh_linear *l, int k)
 {
-    const char *cache = p->in.opt->calib_cache;
-    return !cache || !strcmp(cache, "auto") || !strcmp(cache, osh_look_name(OSH_LOOK_AGAIN));
+    osh_look first, last;
+    osh_looks_allowed(&first, &last, p->in.opt->calib_cache, true);
+    return p->in.by_route && last != OSH_LOOK_AGAIN &&
+           osh_observer_twice(osh_ranged_args(&p->match, l, k)) &&
+           osh_is_by_route(p->in.graph, l->ranged[k]);
 }
 
 /* Sets *what to the name of a feature that the job needs and that is only possible on the host, or
@@ -46,8 +50,6 @@ static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan 
                  g->nodes[node].op->name);
         return OSH_OK;
     }
-    if (calibrates && osh_masks_answers(p->in.opt)) return *what = "--loss-mask answers", OSH_OK;
-    if (p->rewrites.n_inherits) return *what = "--calib-passthrough", OSH_OK;
     if (calibrates) rc = osh_blocks_on_gpu(cx, &p->schedule);
     if (rc == OSH_E_UNSUPPORTED) {
         snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
@@ -57,9 +59,9 @@ static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan 
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
         for (int k = 0; k < OSH_RANGED; k++) {
-            const osh_q_args *a = osh_ranged_args(&p->match, l, k);
-            if (l->ranged[k] < 0 || !osh_observer_twice(a) || looks_again(p)) continue;
-            snprintf(room, size, "--calib-cache %s", p->in.opt->calib_cache);
+            if (l->ranged[k] < 0 || !stores_expert(p, l, k)) continue;
+            snprintf(room, size, "--calib-cache %s with --moe-calibrate-all-experts false",
+                     p->in.opt->calib_cache);
             return rc;
         }
     }

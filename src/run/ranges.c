@@ -157,18 +157,31 @@ done:
     return rc;
 }
 
+osh_status osh_ranges_copy_sample(osh_ctx *cx, osh_tensor **out, const osh_tensor *x,
+                                  const osh_seqs *seqs, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
+    int64_t first = seqs->offsets[k], n = seqs->offsets[k + 1] - first;
+    osh_tensor *sample = NULL; // own
+    OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
+    if (n) OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
+    *out = sample, sample = NULL; // passes ownership
+done:
+    osh_tensor_free(cx, sample);
+    return rc;
+}
+
 /* Copies x from a GPU to the host, one sample at a time, and adds the copies. */
 static osh_status ranges_feed_copies(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                                      const osh_seqs *seqs, osh_looking look)
 {
     osh_status rc = OSH_OK;
-    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
     osh_tensor *sample = NULL; // own
     for (int64_t k = 0; k < seqs->n; k++, look.first_sample++) {
-        int64_t first = seqs->offsets[k], n = seqs->offsets[k + 1] - first, offsets[] = {0, n};
+        int64_t n = seqs->offsets[k + 1] - seqs->offsets[k], offsets[] = {0, n};
         if (!n) continue;
-        OSH_TRY(osh_tensor_new(cx, &sample, x->dtype, 2, (int64_t[]){n, x->shape[1]}));
-        OSH_TRY(osh_tensor_get(cx, sample->data, x, (size_t)first * row, (size_t)n * row));
+        OSH_TRY(osh_ranges_copy_sample(cx, &sample, x, seqs, k));
         OSH_TRY(osh_ranges_feed(cx, r, value, sample, &(osh_seqs){1, offsets}, look));
         osh_tensor_free(cx, sample), sample = NULL;
     }

@@ -39,6 +39,9 @@ osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tens
  * largest element of the value in each sample. If the smallest is larger than the largest, the
  * sample has no tokens. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
+/* Copies sample k of x from a GPU to *out (own), in host memory. */
+osh_status osh_ranges_copy_sample(osh_ctx *cx, osh_tensor **out, const osh_tensor *x,
+                                  const osh_seqs *seqs, int64_t k);
 /* Exchanges the ranges of samples between the ranks, so that each rank has those of all samples.
  * Does nothing if `ranks` is NULL. */
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks);

@@ -362,16 +362,26 @@ done:
     return rc;
 }
 
-/* Stores x for the second pass of two-pass observers, as F16 if the plan asks for it. */
+/* Stores x for the second pass of two-pass observers, as F16 if the plan asks for it. Copies x from
+ * a GPU to the host, one sample at a time. */
 static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                   const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *narrow = NULL; // own
+    osh_tensor *narrow = NULL, *copy = NULL; // own
+    for (int64_t k = 0; x->device && k < b->seqs.n; k++) {
+        int64_t offsets[] = {0, b->seqs.offsets[k + 1] - b->seqs.offsets[k]};
+        osh_batch one = {.first_sample = b->first_sample + k, .seqs = {1, offsets}};
+        OSH_TRY(osh_ranges_copy_sample(cx, &copy, x, &b->seqs, k));
+        OSH_TRY(stats_keep_rows(cx, s, value, copy, &one));
+        osh_tensor_free(cx, copy), copy = NULL;
+    }
+    if (x->device) goto done;
     if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, x));
     OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, narrow ? narrow : x));
 done:
     osh_tensor_free(cx, narrow);
+    osh_tensor_free(cx, copy);
     return rc;
 }
 
@@ -382,67 +392,56 @@ static bool stats_has_sums(const osh_stats *s, int value)
     return false;
 }
 
-/* On a device: sets offsets [samples + 1] to the first row of each sample in the list of an
- * expert's rows. The rows have the order of their tokens. */
-static osh_status stats_cut_rows(osh_ctx *cx, int64_t *offsets, osh_device *d, const osh_batch *b)
-{
-    osh_status rc = OSH_OK;
-    int32_t *tokens = NULL; // own [rows]
-    int64_t n = b->rows->n, k = 0;
-    OSH_NEW(cx, tokens, n);
-    OSH_TRY(d->type->get(cx, d, tokens, b->tokens, (size_t)n * sizeof *tokens));
-    for (int64_t i = 0; i < n; i++)
-        while (tokens[i] >= b->seqs.offsets[k + 1]) offsets[++k] = i;
-    while (k < b->seqs.n) offsets[++k] = n;
-done:
-    osh_free(cx, tokens);
-    return rc;
-}
-
 /* On a device: adds the rows of an expert to its sums, and to observers on the host. rows: the
  * copied rows of the value. In the sums, all rows count as rows of the first sample. This is
- * possible because a batch has samples of only one group. */
+ * possible because a batch has samples of only one group. offsets: first of the rows in each
+ * sample, for the observers on the host. */
 static osh_status stats_feed_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *rows,
-                                  const osh_batch *b)
+                                  const osh_batch *b, const int64_t *offsets)
 {
     osh_status rc = OSH_OK;
     osh_batch part = *b;
-    int64_t *offsets = NULL; // own
-    OSH_NEW(cx, offsets, b->seqs.n + 1);
-    for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = rows->shape[0];
-    part.n_tokens = rows->shape[0], part.seqs.offsets = offsets;
+    int64_t *first = NULL; // own
+    OSH_NEW(cx, first, b->seqs.n + 1);
+    for (int64_t k = 1; k <= b->seqs.n; k++) first[k] = rows->shape[0];
+    part.n_tokens = rows->shape[0], part.seqs.offsets = first;
     if (s->look == LOOK_ALL) OSH_TRY(stats_feed_sums(cx, s, value, rows, NULL, &part));
     if (!osh_ranges_on_host(s->ranges, value)) goto done;
-    OSH_TRY(stats_cut_rows(cx, offsets, rows->device, b));
-    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, rows, &part.seqs, stats_looking(s, value, b)));
+    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, rows, &(osh_seqs){b->seqs.n, offsets},
+                            stats_looking(s, value, b)));
 done:
-    osh_free(cx, offsets);
+    osh_free(cx, first);
     return rc;
 }
 
-/* On a device: adds the rows of x that are routed to the expert of the value to its statistics. */
+/* On a device: adds the rows of x that are routed to the expert of the value to its statistics.
+ * counted: as in osh_counting. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
-                                      const osh_batch *b)
+                                      const osh_batch *b, const uint8_t *counted)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *rows = NULL; // own
+    osh_tensor *rows = NULL;    // own
+    osh_expert_counted c = {0}; // own
     const osh_tensor *t = stats_sums(s, value)->minmax;
-    int64_t n = b->rows ? osh_gathered_rows(b->rows->n) : 0;
     if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the list of an expert's rows is missing");
-    if (!n) goto done;
+    if (counted || osh_ranges_on_host(s->ranges, value))
+        OSH_TRY(osh_expert_counted_new(cx, &c, b, counted));
+    else c.rows = *b->rows, c.tokens = b->tokens;
+    if (!c.rows.n) goto done;
     if (t && s->look == LOOK_ALL) {
         float *low = (float *)t->data + b->first_sample;
-        osh_sampled_rows of = {*b->rows, b->tokens, &b->seqs};
+        osh_sampled_rows of = {c.rows, c.tokens, &b->seqs};
         OSH_TRY(osh_device_ops_of(x->device)->minmax_rows(cx, low, low + t->shape[1], x, &of));
     }
     if (stats_has_sums(s, value) || osh_ranges_on_host(s->ranges, value)) {
         OSH_TRY(osh_tensor_new_on(cx, &rows, (osh_where){x->device, OSH_LIFE_SHORT}, x->dtype, 2,
-                                  (int64_t[]){n, x->shape[1]}));
-        OSH_TRY(osh_device_ops_of(x->device)->gather(cx, rows, x, b->rows));
-        OSH_TRY(stats_feed_rows(cx, s, value, rows, b));
+                                  (int64_t[]){osh_gathered_rows(c.rows.n), x->shape[1]}));
+        OSH_TRY(osh_device_ops_of(x->device)->gather(cx, rows, x, &c.rows));
+        OSH_TRY(stats_feed_rows(cx, s, value, rows, b, c.offsets));
     }
 done:
     osh_tensor_free(cx, rows);
+    osh_expert_counted_deinit(cx, &c);
     return rc;
 }
 
@@ -457,7 +456,7 @@ static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const
     bool routed = s->plan->in->by_route && osh_is_by_route(s->plan->in->graph, value);
     osh_counted c = {0}; // own
     osh_counting which = {d->counted ? d->counted + d->offsets[b->first_sample] : NULL, routed};
-    if (routed && x->device) return stats_feed_gathered(cx, s, value, x, b);
+    if (routed && x->device) return stats_feed_gathered(cx, s, value, x, b, which.counted);
     if (!which.counted && !routed) return stats_feed_wanted(cx, s, value, x, original, b);
     OSH_TRY(osh_counted_new(cx, &c, x, original, b, &which));
     if (c.part.n_tokens)

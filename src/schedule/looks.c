@@ -1,6 +1,9 @@
 /* looks.c - finds the values that two-pass observers read. A two-pass observer reads each value
  * twice (looks.h). */
 #include "schedule/looks.h"
+
+#include <string.h>
+
 #include "match/cache.h"
 #include "rewrite/passthrough.h"
 #include "quant/observer.h"
@@ -9,6 +12,14 @@ const char *osh_look_name(osh_look l)
 {
     static const char *const names[] = {"ram", "disk", "recompute"};
     return names[l];
+}
+
+void osh_looks_allowed(osh_look *first, osh_look *last, const char *calib_cache, bool on_device)
+{
+    *first = on_device ? OSH_LOOK_AGAIN : OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
+    for (osh_look l = OSH_LOOK_RAM; calib_cache && l <= OSH_LOOK_AGAIN; l++)
+        if (!strcmp(calib_cache, osh_look_name(l))) *first = *last = l;
+    if (calib_cache && !strcmp(calib_cache, "disk_f16")) *first = *last = OSH_LOOK_DISK;
 }
 
 static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)

@@ -15,6 +15,9 @@
 
 /* Returns the name of a mode as in the options: "ram", "disk" or "recompute". */
 const char *osh_look_name(osh_look l);
+/* Sets *first and *last to the fastest and the slowest mode that the option calib_cache allows
+ * (NULL: auto). With `auto`, a job on a GPU uses only the mode recompute. */
+void osh_looks_allowed(osh_look *first, osh_look *last, const char *calib_cache, bool on_device);
 bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
 /* Finds the values of range r that two-pass observers read.
  * values [graph values]: the function considers only Linears whose input is in this set; NULL: all

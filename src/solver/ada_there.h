@@ -64,6 +64,9 @@ typedef struct osh_ada_compared {
     double by;        // factor of the gradient
     osh_tensor *dy;   // output: by (y - y0), in F32
     double *sums;     // output: sum of (y - y0)^2 over each row, [rows]
+    /* View [rows]: 0 for rows that do not count. Their gradient and their sum are 0. NULL: all rows
+     * count. */
+    const uint8_t *counted;
 } osh_ada_compared;
 osh_status osh_ada_there_compare(osh_ctx *cx, const osh_ada_compared *c);
 

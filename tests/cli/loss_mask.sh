@@ -65,7 +65,6 @@ refused() { # arguments: part of the message, data, flags
 refused "message 2: its text is not found in the rendered conversation" a.jsonl --model loud
 refused "bare.jsonl: none of the" bare.jsonl
 refused "the row is a text, want a conversation, or input_ids and loss_mask; while reading text.jsonl line 1" text.jsonl
-refused "--loss-mask answers is not supported on a GPU in this version: want --device cpu" a.jsonl --device cuda
 refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl --method rtn
 if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a loss mask without data is not refused"; fi
 grep -q "the recipe needs no calibration data" err || fail "a loss mask without data is not refused"

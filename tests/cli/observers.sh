@@ -60,8 +60,6 @@ want() { # arguments: message, flags
     grep -qE "$pattern" log || { echo "want /$pattern/:"; cat log; exit 1; }
 }
 want 'needs calibration data' --recipe rtn.yaml
-recipe twice QuantizationModifier "$int8" "$(static min_mse 'exact: true')"
-want 'calib-cache ram is not supported on a GPU.*--device cpu' --recipe twice.yaml "${data[@]}" --device cuda --calib-cache ram
 recipe strict QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse, observer_kwargs: {strict: true}'
 want 'strict: true wants weights of strategy channel or group' --recipe strict.yaml "${data[@]}"
 recipe loose QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse'

@@ -210,14 +210,19 @@ static void test_learners(void **state)
     osh_ctx_free(cx);
 }
 
-static void compare_case(osh_ctx *cx, osh_device *d, osh_dtype dtype)
+/* counts: true if only some rows count. */
+static void compare_case(osh_ctx *cx, osh_device *d, osh_dtype dtype, bool counts)
 {
     enum { ROWS = 19, WIDTH = 70 };
     const int64_t shape[2] = {ROWS, WIDTH};
     double sums[ROWS];
+    int8_t mask[ROWS];
     osh_tensor *y[2] = {NULL}, *dy = NULL;
-    gpu_copy_of on[3], rows;
-    osh_tensor sum = osh_tensor_view(OSH_F64, 1, (int64_t[]){ROWS}, sums);
+    gpu_copy_of on[3], rows, mask_on;
+    osh_tensor sum = osh_tensor_view(OSH_F64, 1, (int64_t[]){ROWS}, sums),
+               counted = osh_tensor_view(OSH_I8, 1, (int64_t[]){ROWS}, mask);
+    for (int r = 0; r < ROWS; r++) mask[r] = !counts || r % 3 != 1;
+    mask_on = gpu_put(cx, d, &counted);
     for (int k = 0; k < 2; k++) {
         assert_int_equal(osh_tensor_new(cx, &y[k], dtype, 2, shape), OSH_OK);
         for (int64_t i = 0; i < ROWS * WIDTH; i++) {
@@ -228,14 +233,15 @@ static void compare_case(osh_ctx *cx, osh_device *d, osh_dtype dtype)
     }
     assert_int_equal(osh_tensor_new(cx, &dy, OSH_F32, 2, shape), OSH_OK);
     on[2] = gpu_put(cx, d, dy), rows = gpu_put(cx, d, &sum);
-    assert_int_equal(osh_ada_there_compare(cx, &(osh_ada_compared){&on[0].t, &on[1].t, 0.37,
-                                                                   &on[2].t, rows.t.data}), OSH_OK);
-    gpu_take(cx, &sum, &rows), gpu_take(cx, dy, &on[2]);
+    osh_ada_compared c = {&on[0].t, &on[1].t, 0.37, &on[2].t, rows.t.data,
+                          counts ? mask_on.t.data : NULL};
+    assert_int_equal(osh_ada_there_compare(cx, &c), OSH_OK);
+    gpu_take(cx, &sum, &rows), gpu_take(cx, dy, &on[2]), gpu_take(cx, NULL, &mask_on);
     for (int k = 0; k < 2; k++) gpu_take(cx, NULL, &on[k]);
     for (int64_t r = 0; r < ROWS; r++) {
         double want = 0;
         for (int64_t i = r * WIDTH; i < (r + 1) * WIDTH; i++) {
-            float e = osh_tensor_at(y[0], i) - osh_tensor_at(y[1], i);
+            float e = mask[r] ? osh_tensor_at(y[0], i) - osh_tensor_at(y[1], i) : 0;
             want += (double)e * e;
             assert_true(((const float *)dy->data)[i] == (float)(0.37 * e));
         }
@@ -250,8 +256,8 @@ static void test_compare(void **state)
     (void)state;
     assert_int_equal(osh_ctx_new(&cx, 1), 0);
     osh_device *d = gpu_open(cx, GPU_BYTES);
-    for (int k = 0; d && k < 3; k++)
-        compare_case(cx, d, (osh_dtype[]){OSH_BF16, OSH_F16, OSH_F32}[k]);
+    for (int k = 0; d && k < 6; k++)
+        compare_case(cx, d, (osh_dtype[]){OSH_BF16, OSH_F16, OSH_F32}[k / 2], k % 2);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }

@@ -1,12 +1,27 @@
 /* knobs.c - sets the options of play.h from the environment variable OSH_PLAY, for scripts that run
  * oneshot_play. The variable has any of these words:
  *   order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES gpus=N:FIRST
- *   fail=CALL:N:ERROR */
+ *   fail=CALL:N:ERROR counts=FILE
+ * At its end, the program writes two numbers to FILE: how often the host waited for the GPU, and
+ * how many kernels were launched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "play/play.h"
+
+static char counts[256]; // name of the file for the numbers of waits and launches
+
+static void write_counts(void)
+{
+    static const char *const waits[] = {"cudaEventSynchronize", "cudaStreamSynchronize",
+                                        "cudaDeviceSynchronize"};
+    long n = 0;
+    FILE *f = fopen(counts, "w");
+    for (int i = 0; i < 3; i++) n += osh_play_calls(waits[i]);
+    if (!f || fprintf(f, "%ld %ld\n", n, osh_play_launches()) < 0 || fclose(f))
+        fprintf(stderr, "OSH_PLAY: cannot write %s\n", counts);
+}
 
 static void set(const char *knob, const char *value)
 {
@@ -23,6 +38,8 @@ static void set(const char *knob, const char *value)
         osh_play_gpus(n, first);
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
         osh_play_fail(name, n, error);
+    else if (!strcmp(knob, "counts"))
+        snprintf(counts, sizeof counts, "%s", value), atexit(write_counts);
     else fprintf(stderr, "OSH_PLAY: unknown knob %s=%s\n", knob, value), exit(3);
 }
 

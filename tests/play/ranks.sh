@@ -1,7 +1,7 @@
 # ranks.sh - divides calibrated jobs among ranks (processes of one job), each with an emulated GPU
 # of its own. For every method and number of ranks, the files are the same as with one process and
-# one GPU. This holds after kill -9 of a rank and a resume with another number of ranks, too. Ranks
-# that would share a GPU are refused.
+# one GPU. Two of the methods count only some tokens. The files are also the same after kill -9 of a
+# rank and a resume with another number of ranks. Ranks that would share a GPU are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -11,6 +11,13 @@ export ASAN_OPTIONS=$ASAN_OPTIONS LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$O
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=256 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 seed=1
 "$OSH_TOOLS/make_model" experts hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=256 samples=8 tokens=32 experts=4 \
     topk=2 head_dim=32
+python3 - model/calibration.jsonl experts/calibration.jsonl <<'P'
+import json, sys
+for path in sys.argv[1:]:
+    rows = [json.loads(line) for line in open(path)]
+    with open(path, "w") as f: # only some tokens count with --loss-mask
+        f.writelines(json.dumps(r | {"loss_mask": [k // 3 % 2 for k in range(len(r["input_ids"]))]}) + "\n" for r in rows)
+P
 I='ignore: ["re:.*lm_head", "re:.*gate$"]'
 recipe() { # arguments: name, modifiers
     printf 's_stage:\n  s_modifiers:\n' >$1.yaml
@@ -25,8 +32,8 @@ recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tu
 # the GPU observes the inputs of Linears, and the host observes keys and values
 recipe route "GPTQModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {
       num_bits: 8, type: float, strategy: attn_head, observer: mse}}"
-declare -A more=([gptq]="" [static]="--sequential-targets Linear" [sparse]="" [awq]="--sum-groups 3"
-                 [quality]="" [route]="--moe-calibrate-all-experts false")
+declare -A more=([gptq]="" [static]="--sequential-targets Linear --loss-mask answers" [sparse]="" [awq]="--sum-groups 3"
+                 [quality]="" [route]="--moe-calibrate-all-experts false --loss-mask answers")
 one() { # arguments: kind of job, model, output
     echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
         "--device ${device:-cuda} --progress none --threads 1 --output $3 ${more[$1]}"

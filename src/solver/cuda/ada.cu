@@ -145,7 +145,10 @@ done:
     return rc;
 }
 
-struct ada_rows { int64_t n, width; };
+struct ada_rows { // rows to compare
+    int64_t n, width;
+    const uint8_t *counted; // osh_ada_compared.counted
+};
 
 /* A warp compares a row at a time. */
 template <class T>
@@ -156,8 +159,9 @@ static __global__ void ada_compare(float *dy, double *sums, const T *y, const T 
     for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < of.n;
          r += (int64_t)gridDim.x * WARPS) {
         double sum = 0;
+        bool counts = !of.counted || of.counted[r];
         for (int64_t i = r * of.width + lane; i < (r + 1) * of.width; i += LANES) {
-            float e = __fsub_rn(osh_cu_load(y[i]), osh_cu_load(y0[i]));
+            float e = counts ? __fsub_rn(osh_cu_load(y[i]), osh_cu_load(y0[i])) : 0;
             sum += (double)e * e;
             dy[i] = (float)(by * e);
         }
@@ -170,7 +174,7 @@ osh_status osh_ada_compare_cuda(osh_ctx *cx, const osh_ada_compared *c)
 {
     osh_status rc = OSH_OK;
     osh_device *d = c->y->device;
-    ada_rows of = {c->y->shape[0], c->y->shape[1]};
+    ada_rows of = {c->y->shape[0], c->y->shape[1], c->counted};
     if (!of.n) return OSH_OK;
     OSH_CU_BY_DTYPE(c->y->dtype, T,
         OSH_LAUNCH(ada_compare<T>, osh_cu_grid(d, of.n, WARPS), THREADS, 0, osh_cuda_stream(d),
