@@ -37,7 +37,7 @@ bare_unpack $suite "$dir/base.tar" "$root"
 mkdir "$root/source"
 git archive HEAD | tar -C "$root/source" -x
 commands=$(sed -n '/^## Start/,/^## /s|^    \(scripts/[a-z]*\.sh\)  *#.*|\1|p' README.md)
-[ "$(wc -l <<<"$commands")" = 2 ] || { echo "bare-debian.sh: README.md has not two commands below Start: $commands" >&2; exit 1; }
+[ "$(wc -l <<<"$commands")" = 2 ] || { echo "bare-debian.sh: README.md: want two commands in the section Start, found: $commands" >&2; exit 1; }
 
 cat >"$root/run.sh" <<'END'
 set -eu

@@ -5,7 +5,7 @@
 # bare_wants PROGRAM ... - ends the script if the user is not root, or if a program is missing
 bare_wants() {
     local program
-    [ "$(id -u)" = 0 ] || { echo "${0##*/}: the user is $(id -un), root is wanted: debootstrap and chroot need it" >&2; exit 1; }
+    [ "$(id -u)" = 0 ] || { echo "${0##*/}: found user $(id -un), want root: debootstrap and chroot need it" >&2; exit 1; }
     for program in debootstrap unshare "$@"; do
         command -v "$program" >/dev/null || { echo "${0##*/}: no $program in PATH" >&2; exit 1; }
     done

@@ -34,7 +34,7 @@ needed model recipe dataset out
 [ -x /usr/bin/time ] || { echo "bench.sh: GNU time is not installed" >&2; exit 2; }
 mkdir -p "$out"
 exec 9>"$out/lock"
-flock -n 9 || { echo "bench.sh: another one is at work in $out" >&2; exit 2; }
+flock -n 9 || { echo "bench.sh: another bench.sh uses $out" >&2; exit 2; }
 job=$(printf '%s\n' "$@" | sed '/^--runs$/,+1d' && cksum <"$oneshot")
 [ "$(cat "$out/job" 2>/dev/null)" = "$job" ] || rm -rf "$out"/{*.time,*.perplexity,*.gguf,calibration.txt}
 echo "$job" >"$out/job"

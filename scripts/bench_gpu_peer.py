@@ -376,9 +376,9 @@ def check_experts(device):
     every = layer.forward(x, lambda name, y: seen.update({name: y.numel() // y.shape[-1]}))
     own = layer.forward(x, all_experts=False)
     if set(seen) != set(layer.w) or set(seen.values()) != {24}:
-        sys.exit(f"Linears saw {seen}, want 24 tokens each")
+        sys.exit(f"the Linears got {seen} tokens, want 24 for each")
     if (every - own).abs().max() > 0.02 * own.abs().max():
-        sys.exit("experts that see all tokens give another sum")
+        sys.exit("the output of the layer differs if the experts run on all tokens")
 
 
 def time_solve(layer, hessians, n, how, batched, clock):

@@ -63,7 +63,7 @@ def auto_round(model_dir, out, recipe, dataset, samples, length, seed):
     modifier = next(iter(stage.values()))["AutoRoundModifier"]
     weights = modifier["config_groups"]["group_0"]["weights"]
     if weights["type"] != "int" or weights["strategy"] != "group":
-        sys.exit("auto_round: only integer weights with the strategy group are compared")
+        sys.exit(f"auto_round: {recipe}: found {weights['type']} weights with strategy {weights['strategy']}, want int and group")
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
     tokenizer = tokenizer_of(model_dir)
     ids = [torch.tensor([r]) for r in token_ids(tokenizer, dataset, samples, length)]
@@ -118,7 +118,7 @@ def dense(model_dir, out, ours, theirs):
             source = load_file(path)
             for name, w in source.items():
                 if not torch.equal(torch.from_numpy(converted(name).copy()), w.float()):
-                    sys.exit(f"{ours} does not have {name} of {path}")
+                    sys.exit(f"{ours}: the weight {name} differs from that of {path}")
                 source[name] = torch.from_numpy(quantized(name).copy()).to(torch.bfloat16)
             save_file(source, out / path.name, metadata={"format": "pt"})
         elif path.is_file():

@@ -25,7 +25,7 @@ mkdir -p "$out"
 # shellcheck disable=SC2086
 "$build/tests/make_model" "$out/model-f32" $shape f32=1
 model=$out/model
-echo "| observer | kept | peak, predicted | peak, measured | scratch | time of processors |"
+echo "| observer | kept | peak, predicted | peak, measured | scratch | processor time |"
 echo "|---|---|---|---|---|---|"
 row() { # arguments: observer, kwargs, label, flags
     local observer=$1 kwargs=$2 text=$3

@@ -63,7 +63,7 @@ pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
     for name in oneshot $(cd "$build_dir" && ls tests/gpu_times.so 2>/dev/null) tests/make_model tests/tiny_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
-        [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build the target gpu_programs first" >&2; return 1; }
+        [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name does not exist: build the target gpu_programs first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
         for file in $(opened "$to/$name"); do echo "$file => $(place_of "$file")"; ldd "$(place_of "$file")"; done
@@ -105,7 +105,7 @@ gpu_is_there() {
     else ls /dev/nvidia[0-9]* >/dev/null 2>&1; fi
 }
 if ! gpu_is_there; then
-    echo "check-gpu.sh: there is no NVIDIA GPU in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
+    echo "check-gpu.sh: this machine has no NVIDIA GPU (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
     exit 1
 fi
 mkdir -p "$out/work" || exit 1
@@ -144,7 +144,7 @@ find_libraries() {
         [ -n "$names" ] || break
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
-    [ -z "$names" ] || echo "libraries that are missing:" $names
+    [ -z "$names" ] || echo "missing libraries:" $names
     # /usr/local/nvidia/lib64 has the libraries of the driver
     names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
@@ -154,7 +154,7 @@ find_sources() {
     local was
     was=$(cat "$build/source-dir" 2>/dev/null || sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt" 2>/dev/null)
     [ -z "$was" ] || [ -e "$was" ] || { mkdir -p "$(dirname "$was")" && ln -s "$root" "$was"; } ||
-        echo "$was, where the golden tests look, cannot be made"
+        echo "cannot make the link $was, where the golden tests read their files"
 }
 
 # ---- steps ----
@@ -173,11 +173,11 @@ step_env() {
 }
 
 step_build() {
-    [ -z "$build_dir" ] || { say "given: $build_dir"; return; }
+    [ -z "$build_dir" ] || { say "this build is used: $build_dir"; return; }
     local arch
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
     cd "$root" && cmake --preset release -D OSH_CUDA=ON -D CMAKE_CUDA_FLAGS=-lineinfo ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
-        die "the preset does not configure: scripts/install-deps.sh installs what it wants; or build elsewhere, --pack, --build-dir"
+        die "cmake fails: install packages with scripts/install-deps.sh, or pass a build of another machine (--pack, --build-dir)"
     cmake --build --preset release --target gpu_programs || die "the build fails"
 }
 
@@ -199,8 +199,8 @@ run_tests() {
         [ -z "$strict" ] || { while read -r line; do say "$t: $line"; done <<<"$strict"; }
         case $code in
         0) passed=$((passed + 1)) ;;
-        77) say "$t: says that there is no GPU"; failed=$((failed + 1)) ;;
-        124 | 137) say "$t: not through in $each s"; failed=$((failed + 1)) ;;
+        77) say "$t: the test finds no GPU"; failed=$((failed + 1)) ;;
+        124 | 137) say "$t: stopped after $each s"; failed=$((failed + 1)) ;;
         *) say "$t: exit $code"; failed=$((failed + 1)) ;;
         esac
     done
@@ -319,7 +319,7 @@ step_sanitizer() {
     for tool in memcheck racecheck synccheck initcheck; do
         for t in test_routed test_gptq test_attention; do
             left=$((seconds_left - (SECONDS - begin) - 10))
-            [ $left -ge 15 ] || { say "$tool $t: left out, no time is left"; continue; }
+            [ $left -ge 15 ] || { say "$tool $t: left out, because no time is left"; continue; }
             log=$out/sanitizer.$tool.$t.log code=0
             (cd "$work" && export OSH_TEST_GPU=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } &&
                 timeout -k 5 $((left < 90 ? left : 90)) compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
@@ -352,7 +352,7 @@ step_model() {
     [ "$scale" = 1 ] || all=16 few=3 # evaluation on the emulated GPU is slow
     compress "$work/gpu" --device "$device" || die "the run on the GPU fails"
     compress "$work/host" --device cpu || die "the run on the host fails"
-    "$oneshot" verify "$work/gpu" --model "$model" || die "verify finds fault with the GPU's output"
+    "$oneshot" verify "$work/gpu" --model "$model" || die "verify refuses the output of the GPU"
     compress "$work/again" --device "$device" && [ "$(sum "$work/gpu")" = "$(sum "$work/again")" ] ||
         die "two runs on the GPU give different bytes"
     share=$(python3 "$here/check_gpu.py" layers "$work/gpu" "$work/host") && say "$share"
@@ -361,7 +361,7 @@ step_model() {
     say "perplexity of the GPU's output $a (of $few windows: $d, evaluated on the GPU: $c), of the host's $b"
     awk -v a="$a" -v b="$b" -v c="$c" -v d="$d" \
         'BEGIN { exit !(a > 0 && c > 0 && a < 1.01 * b && a > 0.99 * b && c < 1.002 * d && c > 0.998 * d) }' ||
-        die "that is another model"
+        die "the perplexities differ by more than rounding noise"
 }
 
 # Chooses the model of the next steps: docs-llama-3m with more samples; with --scale, a small model.
@@ -377,13 +377,13 @@ step_budgets() {
     compress "$work/base" --device "$device" || die "the run without a budget fails"
     want=$(sum "$work/base")
     "$oneshot" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$data" \
-        --num-calibration-samples $samples --max-seq-length $tokens --device "$device" --json >"$work/plan.json" || die "no plan"
+        --num-calibration-samples $samples --max-seq-length $tokens --device "$device" --json >"$work/plan.json" || die "oneshot plan fails"
     most=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json" | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json")
     for how in "--device-memory $least" "--device-memory $(((least + most) / 2))" "--mem-opt-level 1" "--mem-opt-level 2" \
         "--mem-opt-level 1 --prefetch false"; do
         compress "$work/budget" --device "$device" $how || die "$how: the run fails"
-        [ "$(sum "$work/budget")" = "$want" ] || die "$how: other bytes"
+        [ "$(sum "$work/budget")" = "$want" ] || die "$how: the output has other bytes"
         n=$((n + 1))
     done
     say "the same bytes in $n ways, from $least bytes of the GPU on"
@@ -401,7 +401,7 @@ step_disk() {
         seconds=$(date +%s%N)
         compress "$work/disk" --device "$device" --mem-opt-level 2 $how || die "$how: the run fails"
         seconds=$((($(date +%s%N) - seconds) / 1000000))
-        [ "$(sum "$work/disk")" = "$want" ] || die "$how: other bytes"
+        [ "$(sum "$work/disk")" = "$want" ] || die "$how: the output has other bytes"
         how="$how: the bytes of values on the GPU, $seconds ms"
         say "$how, $(sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1 bytes by cuFile/p' "$work/disk/oneshot-report.json")"
     done
@@ -419,12 +419,12 @@ step_resume() {
     for part in $parts; do
         rm -rf "$work/killed" "$work/killed.oneshot-partial"
         (export INJECT_CALLS=pwrite INJECT_AT=$((calls * part / 5)) INJECT_WHAT=kill LD_PRELOAD=$build/tests/inject.so
-         compress "$work/killed" --device "$device") && die "it was not killed at call $((calls * part / 5)) of $calls"
-        [ -d "$work/killed.oneshot-partial" ] || die "killed at $part/5: nothing was left"
-        compress "$work/killed" --device "$device" || die "killed at $part/5: it does not go on"
-        [ "$(sum "$work/killed")" = "$want" ] || die "killed at $part/5: other bytes"
+         compress "$work/killed" --device "$device") && die "the run was not killed at call $((calls * part / 5)) of $calls"
+        [ -d "$work/killed.oneshot-partial" ] || die "killed at $part/5: found no unfinished output"
+        compress "$work/killed" --device "$device" || die "killed at $part/5: the run does not continue"
+        [ "$(sum "$work/killed")" = "$want" ] || die "killed at $part/5: the output has other bytes"
     done
-    say "killed after $parts fifths, gone on with to the same bytes"
+    say "killed after $parts fifths, and continued: the same bytes"
 }
 
 # Runs whole jobs: scripts that CI runs on the emulated GPU. All run at the same time.
@@ -471,7 +471,7 @@ step_times() {
     cupti=$({ ls /usr/local/cuda*/lib64/libcupti.so.1[23] /usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[23]
               python3 -c 'import sys; print("\n".join(sys.path))' | while read -r name; do ls "$name"/nvidia/*/lib/libcupti.so.1[23]; done
             } 2>/dev/null)
-    [ -e "$build/tests/gpu_times.so" ] && [ -n "$cupti" ] || { say "left out: no gpu_times.so or no libcupti.so"; return; }
+    [ -e "$build/tests/gpu_times.so" ] && [ -n "$cupti" ] || { say "left out, because gpu_times.so or libcupti.so is missing"; return; }
     for name in "llama ${llama_layers##* } LlamaDecoderLayer" "llama ${llama_layers##* } Linear" "qwen ${qwen_layers##* } Qwen3MoeDecoderLayer"; do
         read -r like n target <<<"$name"
         await "$like"
@@ -537,7 +537,7 @@ prepare() {
 }
 end_prepare() { [ -z "$preparing" ] || { kill "$preparing"; wait "$preparing"; } 2>/dev/null; preparing=; }
 trap end_prepare EXIT
-table step verdict seconds planned "what it found"
+table step verdict seconds planned findings
 stopped=
 for step in $steps; do
     [ -z "$stopped" ] || { table "$step" "left out" 0 "${planned[$step]}" "$stopped failed"; continue; }

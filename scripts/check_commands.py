@@ -23,42 +23,42 @@ RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
-INSTALLS = "installs packages; .ci/run calls it"
+INSTALLS = "it installs packages; .ci/run calls it"
 NOT_RUN = [  # page, beginning of the command, reason why no test runs it
-    ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
+    ("README.md", "scripts/quickstart.sh", "it installs packages and builds; run it by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
     ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),
-    ("CONTRIBUTING.md", "scripts/slow.sh", "minutes; the tests of .ci/run are the same with fewer rounds"),
-    ("CONTRIBUTING.md", "cmake --preset asan", "a build and all tests, which .ci/run makes"),
+    ("CONTRIBUTING.md", "scripts/slow.sh", "it takes minutes; .ci/run runs the same tests with fewer rounds"),
+    ("CONTRIBUTING.md", "cmake --preset asan", ".ci/run makes this build and runs its tests"),
     ("docs/tutorials/first-run.md", "scripts/install-deps.sh", INSTALLS),
-    ("docs/tutorials/first-run.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
-    ("docs/tutorials/first-run.md", "export PATH", "of the reader's shell"),
-    ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/internals/quality-measurements.md"),
-    ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
-    ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
-    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from an emulated one"),
-    ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
-    ("docs/how-to/cuda.md", "cmake --preset release -B build/gpu", "a build with nvcc; tests/cli/check_gpu.sh packs one"),
-    ("docs/how-to/cuda.md", "cmake --build build/gpu", "a build with nvcc; tests/cli/check_gpu.sh packs one"),
-    ("docs/internals/adding-a-model.md", "scripts/family.py", "needs transformers; by hand"),
-    ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
-    ("docs/internals/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
-    ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),
+    ("docs/tutorials/first-run.md", "cmake --preset release", "scripts/test.sh makes this build"),
+    ("docs/tutorials/first-run.md", "export PATH", "it changes the shell of the reader"),
+    ("docs/tutorials/first-run.md", "vllm serve", "it needs vLLM; run it by hand, see docs/internals/quality-measurements.md"),
+    ("docs/tutorials/fine-tuned-model.md", "vllm serve", "it needs vLLM"),
+    ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "it needs a GPU"),
+    ("docs/how-to/hub.md", "oneshot pull", "it needs a network; tests/cli/hub_pull.sh pulls from an emulated Hub"),
+    ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "it needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/how-to/cuda.md", "cmake --preset release -B build/gpu", "it needs nvcc; tests/cli/check_gpu.sh packs a build"),
+    ("docs/how-to/cuda.md", "cmake --build build/gpu", "it needs nvcc; tests/cli/check_gpu.sh packs a build"),
+    ("docs/internals/adding-a-model.md", "scripts/family.py", "it needs transformers; run it by hand"),
+    ("docs/how-to/calibration.md", "scripts/calibration.sh", "it takes minutes; run it by hand"),
+    ("docs/internals/cuda.md", "ctest --preset asan -R play", ".ci/run runs these tests"),
+    ("docs/how-to/packages.md", "cd build/release", "it changes the shell of the reader"),
     ("docs/how-to/packages.md", "cpack", "tests/cli/packages.sh runs it"),
     ("docs/how-to/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
-    ("docs/how-to/packages.md", "scripts/release.sh", "needs root, debootstrap and 30 minutes; by hand, for a release"),
-    ("docs/how-to/unknown-model.md", "pip install", "needs pip and the network"),
+    ("docs/how-to/packages.md", "scripts/release.sh", "it needs root, debootstrap and 30 minutes; run it by hand, for a release"),
+    ("docs/how-to/unknown-model.md", "pip install", "it needs pip and the network"),
     ("docs/how-to/unknown-model.md", "python -m oneshot.template", "tests/cli/template_torch.sh runs it"),
-    ("docs/how-to/unknown-model.md", "oneshot --model MODEL_DIR", "needs the template of the command before it; tests/cli/template_torch.sh makes one"),
-    ("docs/how-to/python.md", "pip install", "needs pip and a wheel; tests/cli/wheel.sh unpacks one"),
-    ("docs/explanation/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
-    ("docs/internals/measurements.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
-    ("docs/internals/measurements.md", "scripts/linearity.sh", "minutes of an idle machine; tests/cli/linearity.sh runs a small one"),
-    ("docs/internals/measurements.md", "scripts/schedule.sh", "a minute, and a model; tests/cli/schedule.sh runs a small one"),
-    ("docs/internals/measurements.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
-    ("docs/explanation/sequential-onloading.md", "scripts/onloading.sh", "minutes; tests/cli/profiles.sh runs a small one"),
-    ("docs/explanation/sequential-onloading.md", "python3 examples/make-model.py", "200 MB; examples/moe.sh makes a small one"),
-    ("docs/internals/quality-measurements.md", "oneshot eval", "windows of a data set that is not here; docs/how-to/jobs.md has one that is run"),
+    ("docs/how-to/unknown-model.md", "oneshot --model MODEL_DIR", "it needs the template that the command before it writes; tests/cli/template_torch.sh makes a template"),
+    ("docs/how-to/python.md", "pip install", "it needs pip and a wheel; tests/cli/wheel.sh unpacks a wheel"),
+    ("docs/explanation/performance.md", "scripts/bench.sh", "it takes an hour, and needs LLM Compressor or llama.cpp; run it by hand"),
+    ("docs/internals/measurements.md", "scripts/bench.sh", "it takes an hour, and needs LLM Compressor or llama.cpp; run it by hand"),
+    ("docs/internals/measurements.md", "scripts/linearity.sh", "it takes minutes on an idle machine; tests/cli/linearity.sh runs it with a small model"),
+    ("docs/internals/measurements.md", "scripts/schedule.sh", "it takes a minute, and needs a model; tests/cli/schedule.sh runs it with a small model"),
+    ("docs/internals/measurements.md", "scripts/proportion.sh", "it takes minutes on an idle machine; run it by hand"),
+    ("docs/explanation/sequential-onloading.md", "scripts/onloading.sh", "it takes minutes; tests/cli/profiles.sh runs it with a small model"),
+    ("docs/explanation/sequential-onloading.md", "python3 examples/make-model.py", "it writes 200 MB; examples/moe.sh makes a small model"),
+    ("docs/internals/quality-measurements.md", "oneshot eval", "it needs a data set that the repository lacks; a test runs a command of docs/how-to/jobs.md"),
 ]
 
 
@@ -108,8 +108,8 @@ def check():
             elif by_pages and name not in RUN_BY_PAGES:
                 wrong.append(f"{name}:{line}: tests/examples/pages.sh does not run this page: {command}")
             elif not by_pages and not command.startswith("oneshot "):
-                wrong.append(f"{name}:{line}: is run by no test, and not in the list of check_commands.py: {command}")
-    wrong += [f"check_commands.py: no page has '{row[1]}' in {row[0]}" for row in NOT_RUN if row not in used]
+                wrong.append(f"{name}:{line}: no test runs this command, and NOT_RUN of check_commands.py does not list it: {command}")
+    wrong += [f"check_commands.py: NOT_RUN lists '{row[1]}', which {row[0]} does not have" for row in NOT_RUN if row not in used]
     print("\n".join(wrong + [f"{n} commands, {n_listed} of them listed as not run, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 
@@ -151,7 +151,7 @@ def run():
             n += 1
     print(f"{n} commands")
     if n < 10:
-        sys.exit("too few commands were found")
+        sys.exit("found {n} commands, want at least 10")
     return 0
 
 

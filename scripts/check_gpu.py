@@ -38,7 +38,7 @@ def codes(gpu, host):
         print(f"{name.split('layers.0.')[1]}: {100 * same:.2f} % of the codes are equal, objective {ratio:.5f} times the host's"
               + "".join(f", {who}: {r['fallback']}" for who, r in (("GPU", m), ("host", theirs[name])) if r.get("fallback")))
     d = gpu[2]["device"]
-    print(f"fallbacks of the GPU: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
+    print(f"fallbacks of the GPU: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by the clock of the GPU: {d['seconds']}")
     return bool(bad)
 
 

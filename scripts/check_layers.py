@@ -56,9 +56,9 @@ def check_file(path, rank, wrong):
         elif target == folder:
             continue
         elif rank[target] >= rank[folder]:
-            way = "beside it" if rank[target] == rank[folder] else "above it"
+            way = "the same rank" if rank[target] == rank[folder] else "a higher rank"
             wrong.append(f'{here}: "{name}": {folder} (rank {rank[folder]}) includes {target} '
-                         f"(rank {rank[target]}), which is {way}")
+                         f"(rank {rank[target]}), which has {way}")
         elif folder in PUBLIC_ONLY and target not in PUBLIC_ONLY[folder]:
             wrong.append(f'{here}: "{name}": {folder} may include only api and base')
 
@@ -94,7 +94,7 @@ def check_names(path, rows, wrong):
             use = pattern.search if what == "a modifier" else pattern.match
             if folder != room and use(found[1]):
                 line = text.count("\n", 0, found.start()) + 1
-                wrong.append(f"{path.relative_to(ROOT)}:{line}: \"{found[1]}\" is the name of {what}: of {room} alone")
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: \"{found[1]}\" is the name of {what}: only {room} may use it")
 
 
 def check_devices(path, wrong):
@@ -165,7 +165,7 @@ def check_calls(rank, wrong):
             elif rank[target] >= rank[folder]:
                 wrong.append(f"src/{name} (rank {rank[folder]}) calls {symbol} of src/{where[symbol]} (rank {rank[target]})")
     for circle in circles(inside):
-        words = f"{len(circle)} files call each other in a circle: {' '.join(sorted(circle))}"
+        words = f"{len(circle)} files call each other in a cycle: {' '.join(sorted(circle))}"
         if len(circle) > MOST_IN_CIRCLE:
             wrong.append(words)
         else:

@@ -98,7 +98,7 @@ def subjects(arguments):
 def main():
     found = subjects(sys.argv[1:])
     if found is None:
-        print("no git, or no full history of this file here: nothing is checked")
+        print("git or the history of this file is missing: no subject is checked")
         return 1 if os.environ.get("GITHUB_ACTIONS") else 0
     wrong = [f"{name}: {why}: {subject}" for name, subject in found if (why := complaint(subject))]
     print("\n".join(wrong + [f"{len(found)} subjects, {len(wrong)} wrong"]))

@@ -38,9 +38,9 @@ gptq=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "
     --max-seq-length 128 --threads 1 --progress none)
 rtn=(--model "$model" --scheme W4A16 --method rtn --ignore lm_head --max-shard-size 500kB --threads 1 --progress none)
 score=(eval --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 64 --max-windows 8 --threads 1 --progress none)
-"$ONESHOT" "${gptq[@]}" --num-calibration-samples 16 --output gptq >log 2>&1 || fail "one process"
-"$ONESHOT" "${rtn[@]}" --output rtn >log 2>&1 || fail "one process"
-"$ONESHOT" "${score[@]}" >want.eval 2>log || fail "one process"
+"$ONESHOT" "${gptq[@]}" --num-calibration-samples 16 --output gptq >log 2>&1 || fail "gptq in one process fails"
+"$ONESHOT" "${rtn[@]}" --output rtn >log 2>&1 || fail "rtn in one process fails"
+"$ONESHOT" "${score[@]}" >want.eval 2>log || fail "eval in one process fails"
 sums gptq >want.gptq && sums rtn >want.rtn
 rm -rf gptq rtn
 
@@ -48,17 +48,17 @@ rm -rf gptq rtn
 jobs_agree() {
     local label=$1 nodes=$2
     shift 2
-    "$@" "$ONESHOT" doctor >doctor 2>log || fail "$label: doctor"
+    "$@" "$ONESHOT" doctor >doctor 2>log || fail "$label: doctor fails"
     grep -E '^MPI' doctor
     [ "$(awk '$3 ~ /^[0-9]+\/[0-9]+$/ { print $2 }' doctor | sort -u | wc -l)" = "$nodes" ] ||
-        { cp doctor log; fail "$label: wanted $nodes nodes"; }
-    "$@" "$ONESHOT" "${gptq[@]}" --num-calibration-samples 16 --output out >log 2>&1 || fail "$label: gptq"
-    grep -q 'samples and solves are divided' out/oneshot.log || fail "$label: gptq is not divided"
+        { cp doctor log; fail "$label: doctor does not list $nodes nodes"; }
+    "$@" "$ONESHOT" "${gptq[@]}" --num-calibration-samples 16 --output out >log 2>&1 || fail "$label: gptq fails"
+    grep -q 'samples and solves are divided' out/oneshot.log || fail "$label: the ranks do not divide gptq"
     same out want.gptq "$label, gptq"
-    "$@" "$ONESHOT" "${rtn[@]}" --output out >log 2>&1 || fail "$label: rtn"
+    "$@" "$ONESHOT" "${rtn[@]}" --output out >log 2>&1 || fail "$label: rtn fails"
     same out want.rtn "$label, rtn"
-    "$@" "$ONESHOT" "${score[@]}" >got.eval 2>log || fail "$label: eval"
-    diff want.eval got.eval >log || fail "$label: eval has other figures"
+    "$@" "$ONESHOT" "${score[@]}" >got.eval 2>log || fail "$label: eval fails"
+    diff want.eval got.eval >log || fail "$label: eval prints other figures than one process"
     echo "$label: gptq, rtn and eval agree with one process"
 }
 
@@ -90,10 +90,10 @@ job_continues() {
     kill -9 "$pid"
     began=$SECONDS
     if wait $job; then fail "$label: the job does not fail after kill -9"; fi
-    [ $((SECONDS - began)) -le 12 ] || fail "$label: the job goes on for $((SECONDS - began)) s after kill -9"
+    [ $((SECONDS - began)) -le 12 ] || fail "$label: the job runs for $((SECONDS - began)) s after kill -9"
     grep -h 'ended by signal\|ended: ' log | head -n 1 || true
-    "$ONESHOT" "${gptq[@]}" --num-calibration-samples 256 --sequential-targets Linear --output plain >log2 2>&1 || fail "$label: one process"
-    "$ONESHOT" "${gptq[@]}" --num-calibration-samples 256 --sequential-targets Linear --output out >log 2>&1 || fail "$label: the rest"
+    "$ONESHOT" "${gptq[@]}" --num-calibration-samples 256 --sequential-targets Linear --output plain >log2 2>&1 || fail "$label: the run in one process fails"
+    "$ONESHOT" "${gptq[@]}" --num-calibration-samples 256 --sequential-targets Linear --output out >log 2>&1 || fail "$label: one process does not continue the job"
     sums plain >want.rest
     rm -rf plain
     same out want.rest "$label, after a kill"
@@ -183,11 +183,11 @@ END
         job_continues "srun --mpi=$mpi" srun --mpi=$mpi -K1 --ntasks=4 --overcommit
     done
     if srun --mpi=none --ntasks=2 "$ONESHOT" doctor >log 2>&1; then fail "srun without MPI is not refused"; fi
-    grep -q 'want srun --mpi=pmix' log || fail "srun without MPI: another message"
+    grep -q 'want srun --mpi=pmix' log || fail "srun without MPI: the message does not name srun --mpi=pmix"
     MODEL=$model DATA=$model/data/calibration.jsonl OUT=$dir/batch PATH=$build:$PATH \
         timeout 60 sbatch --wait --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --mem=0 --output=batch.log "$root/examples/cluster.sbatch" >log 2>&1 ||
-        { cat batch.log >>log; fail "sbatch"; }
-    grep -q 'samples and solves are divided' batch/oneshot.log || fail "sbatch: is not divided"
+        { cat batch.log >>log; fail "sbatch fails"; }
+    grep -q 'samples and solves are divided' batch/oneshot.log || fail "sbatch: the ranks do not divide the job"
     echo "sbatch examples/cluster.sbatch: done"
 }
 

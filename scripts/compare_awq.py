@@ -156,7 +156,7 @@ def main():
             total[kind][1] += points[their][kind] / points[0][kind]
             ratios.append(points[our][kind] / points[their][kind])
         print(f"{name:48} {point(points[their]):>12} {point(points[our]):>12} {far[our]:9.1e} {ratios[0]:8.4f} {ratios[1]:8.4f} {above:8.4f}")
-    print(f"{equal} of {len(grids)} mappings at the same point; losses over those without factors, the mean of all mappings:")
+    print(f"{equal} of {len(grids)} mappings have the same best point; mean loss of all mappings, divided by the loss without factors:")
     for kind, sums in total.items():
         print(f"  {kind}: ours {sums[0] / len(grids):.4f}, theirs {sums[1] / len(grids):.4f}")
     sys.exit(1 if wrong else 0)

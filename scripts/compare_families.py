@@ -37,7 +37,7 @@ from tiny_families import AUTO, FAMILIES, TWICE, calibration, make, nibbles, rec
 # tensors must be equal, and the output must load. The reason UNREAD means that vLLM has no
 # parameters for codes of the listed modules. LLM Compressor's output has such codes, so vLLM cannot
 # load it.
-UNREAD = "equal, except modules that vLLM reads dense; LLM Compressor's output does not load"
+UNREAD = "equal, except modules whose weights vLLM reads dense; vLLM does not load LLM Compressor's output"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
     "dbrx": (UNREAD, r"\.router\.layer$"), "deepseek_v32": (UNREAD, r"\.indexer\.(wk|weights_proj)$"), "glm_moe_dsa": (UNREAD, r"\.indexer\.(wk|weights_proj)$"),
@@ -51,24 +51,24 @@ DENSE |= dict.fromkeys((
 ACCEPTED = {
     "qwen3_vl_moe": "equal, except the vision tower; transformers does not find codes of experts under the names that LLM Compressor writes",
     "janus": "LLM Compressor fails on a module of 8 columns",
-    "lfm2_vl": "LLM Compressor fails: columns of the tower are no multiple of 32",
+    "lfm2_vl": "LLM Compressor fails: the number of columns of the tower is not a multiple of 32",
     "gpt_bigcode": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
     "gpt_bigcode_heads": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
-    "falcon": "LLM Compressor writes scales beside dense weights",
-    "longcat_flash_zero": "checkpoints with experts that compute nothing are refused",
-    "gpt2": "refused, because there is no Linear; LLM Compressor writes a copy",
+    "falcon": "LLM Compressor writes scales next to dense weights",
+    "longcat_flash_zero": "oneshot refuses checkpoints with experts that compute nothing",
+    "gpt2": "oneshot refuses a model without a Linear; LLM Compressor writes a copy",
 }
 # Families in which more than 1 of MOST codes differs. The value is the reason. With GPTQ, a
 # quotient that is almost exactly between two codes changes the rest of its row.
-NEAR = {"gpt_bigcode_heads": "at most 1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows; upstream's own codes depend on its threads"}
+NEAR = {"gpt_bigcode_heads": "at most 1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows; LLM Compressor's codes depend on its threads"}
 EQUAL = "equal"
-REFUSED = "not compressed by LLM Compressor"
-BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"
+REFUSED = "LLM Compressor does not compress it"
+BIASES = "not comparable: LLM Compressor gives the experts biases that the model lacks, and does not initialize them"
 # LLM Compressor fails on modules whose number of columns is no multiple of 32. These patterns match
 # such modules of the tiny models.
 NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
-WHOLE = "loads completely; LLM Compressor's output does not"
+WHOLE = "transformers loads all tensors; from LLM Compressor's output it does not"
 # Second entries of a family. The model of such an entry has parts that the model of the first entry
 # lacks: experts, experts in one tensor, shared keys and values, or towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
@@ -124,21 +124,21 @@ def compare(source, theirs, ours, gptq, dense):
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
     if gptq:  # LLM Compressor rounds modules that text does not reach; this program does not
-        print(f"    {sum(n.endswith('weight_packed') for n in theirs.keys() - ours.keys())} modules have codes upstream alone")
+        print(f"    {sum(n.endswith('weight_packed') for n in theirs.keys() - ours.keys())} modules have codes only in LLM Compressor's output")
     else:
-        lines += [f"only upstream: {name}" for name in sorted(theirs.keys() - ours.keys() - kept)]
-        lines += [f"only here: {name}" for name in sorted(ours.keys() - theirs.keys() - (kept & source.keys()))]
+        lines += [f"only in LLM Compressor's output: {name}" for name in sorted(theirs.keys() - ours.keys() - kept)]
+        lines += [f"only in oneshot's output: {name}" for name in sorted(ours.keys() - theirs.keys() - (kept & source.keys()))]
     codes = wrong = 0
     for name, b in sorted(ours.items()):
         if name in source:
             if b.shape != source[name].shape or not torch.equal(b, source[name]):
-                lines.append(f"not the source's: {name}")
+                lines.append(f"differs from the source: {name}")
         elif name not in theirs:
             continue
         elif gptq and name.endswith("weight_packed"):
             codes, wrong = codes + nibbles(b).numel(), wrong + int((nibbles(theirs[name]) != nibbles(b)).sum())
         elif not gptq and (theirs[name].shape != b.shape or theirs[name].dtype != b.dtype or not torch.equal(theirs[name], b)):
-            lines.append(f"other values: {name}")
+            lines.append(f"differs from LLM Compressor's output: {name}")
     if gptq:
         print(f"    {wrong} of {codes} codes differ")
     return lines, bool(kept), (wrong, codes)
@@ -167,7 +167,7 @@ def one(family, root, binary, gptq, seed, vllm):
     run = subprocess.run([str(x) for x in command], capture_output=True, text=True)
     (home / "ours.log").write_text(run.stdout + run.stderr)
     if run.returncode:
-        lines.append(f"fails here: {run.stderr.strip()[:300]}")
+        lines.append(f"oneshot fails: {run.stderr.strip()[:300]}")
     if lines:
         return REFUSED if gptq and not run.returncode else ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
@@ -223,7 +223,7 @@ def main():
     if not a.gptq:
         rest = [f for verdict, families in said.items() if verdict not in (EQUAL, WHOLE, UNREAD) for f in families if f not in AGAIN]
         n = sum(f not in AGAIN for f in names)
-        print(f"{n - len(rest)} of {n} families are equal, or only the output of oneshot loads completely; the others: {', '.join(sorted(rest)) or 'none'}")
+        print(f"{n - len(rest)} of {n} families are equal, or only oneshot's output loads completely; the others: {', '.join(sorted(rest)) or 'none'}")
     return 1 if None in said else 0
 
 

@@ -179,8 +179,8 @@ def compare(oneshot, name, folder, text):
     got, seconds_whole, peak = run(oneshot, folder, whole)
     one = library.encode("\u2028".join(lines), add_special_tokens=False).ids == got[0]
     size = os.path.getsize(text) / 1e6
-    print(f"{name:16} {n:9} ids, {bad} of {len(lines)} lines differ, as one text {'the same' if one else 'OTHERS'}; load {load:.2f} s,"
-          f" {size / max(seconds - load, 1e-3):.1f} MB/s by lines, {size / max(seconds_whole - load, 1e-3):.1f} MB/s as one,"
+    print(f"{name:16} {n:9} ids, {bad} of {len(lines)} lines differ, as one text {'the same ids' if one else 'OTHER IDS'}; load {load:.2f} s,"
+          f" {size / max(seconds - load, 1e-3):.1f} MB/s by lines, {size / max(seconds_whole - load, 1e-3):.1f} MB/s as one text,"
           f" peak {peak:.0f} MB", flush=True)
     return bad or not one
 
@@ -190,7 +190,7 @@ def main():
     p.add_argument("--oneshot", required=True)
     p.add_argument("--work", required=True)
     p.add_argument("--families")
-    p.add_argument("--only", help="names, with commas")
+    p.add_argument("--only", help="names of tokenizers, separated by commas")
     a = p.parse_args()
     os.makedirs(a.work, exist_ok=True)
     text = os.path.join(a.work, "text.txt")

@@ -224,7 +224,7 @@ def main():
     for name in sorted(known.keys() | every.keys() | WHY.keys(), key=str.lower):
         said = [known[name][0] if name in known else WHY.get(name, "no template")]
         said += ["logits"] if name in held else []
-        said += [f"but: {proven[name]}" if proven[name] else "loads whole"] if name in proven else []
+        said += [f"but: {proven[name]}" if proven[name] else "transformers loads all tensors"] if name in proven else []
         print(f"{name:46s} {'+'.join(sorted(every.get(name, {'neither'}))):18s} {'; '.join(said)}")
     n = len([x for x in every if x in known])
     print(f"{len(known)} architectures have a template; {n} of {len(every)} that transformers or vLLM knows")

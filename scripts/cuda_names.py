@@ -41,7 +41,7 @@ def main():
             left_out.append(soname)
             continue
         missing = [n for n in names if not hasattr(library, n)]
-        print(f"{soname}: {len(names) - len(missing)} of {len(names)} functions are there" + "".join(f", not {n}" for n in missing))
+        print(f"{soname}: {len(names) - len(missing)} of {len(names)} functions found" + "".join(f", {n} is missing" for n in missing))
         bad += len(missing)
     if left_out:
         print(f"skip: {' and '.join(left_out)} cannot be opened")

@@ -29,5 +29,5 @@ for _ in $(seq "$runs"); do
             dd = 64 * 8 * 1048576; least = in_bytes / file * r + out_bytes / dd * (w + a)
             printf "disk %.2f s (reads %.2f, writes %.2f, reads again %.2f GB/s), run %.2f s, %.2f s user, %.2f s system, ",
                 least, file / r / 1e9, dd / w / 1e9, dd / a / 1e9, $1, $2, $3
-            printf "%.0f MB: %.2f of what the disk allows\n", $4 * 1024 / 1e6, least / $1 }' "$dir/time"
+            printf "%.0f MB: %.2f of the speed of the disk\n", $4 * 1024 / 1e6, least / $1 }' "$dir/time"
 done

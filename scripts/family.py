@@ -113,7 +113,7 @@ def prove_bf16(a, home, family, auto, proof):
         ratios += [noise(a, home, family, auto, seed) for seed in range(2, DRAWS + 1)]
     ratio = float(numpy.exp(numpy.mean(numpy.log(ratios))))
     if not ratio <= NOISE:
-        raise Failed("bf16", f"errors of BF16 logits are {' '.join(f'{r:.2f}' for r in ratios)} times those of transformers, want {NOISE} in the mean")
+        raise Failed("bf16", f"errors of BF16 logits are {' '.join(f'{r:.2f}' for r in ratios)} times those of transformers, want at most {NOISE} in the mean")
     proof["bf16"] = round(ratio, 2)
 
 
@@ -144,14 +144,14 @@ def prove(a, family, proof):
     here, there = logits_here(a, source, ids, home / "logits"), logits_there(source, auto, ids)
     off = abs(here - there).max() / abs(there).max()
     if not off <= LIMIT:
-        raise Failed("logits", f"F32 logits are off by {off:.1e} of the largest, want {LIMIT:g}")
+        raise Failed("logits", f"F32 logits differ by {off:.1e} of the largest logit, want at most {LIMIT:g}")
     proof["logits"] = f"{off:.1e}"
     strip(source, home / "bare")
     if not numpy.array_equal(here, logits_here(a, home / "bare", ids, home / "logits")):
         raise Failed("defaults", "logits differ if config.json lacks the keys that have their defaults")
     older(source, home / "old")
     if not numpy.array_equal(here, logits_here(a, home / "old", ids, home / "logits")):
-        raise Failed("older", "logits differ if config.json is as transformers 4 wrote it")
+        raise Failed("older", "logits differ if config.json has the keys that transformers 4 wrote")
     prove_bf16(a, home, family, auto, proof)
     recipe(home / "recipe.yaml", True)
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--indivisible", "dense"]
@@ -161,7 +161,7 @@ def prove(a, family, proof):
     said = [run("eval", a.binary, "eval", "--model", x, "--dataset", home / "data.jsonl", "--progress", "none", *extra) for x in (source, out)]
     perplexity = [re.search(r"^perplexity ([0-9.e+]+)", text, re.M) for text in said]
     if not all(perplexity):
-        raise Failed("eval", "it prints no perplexity")
+        raise Failed("eval", "oneshot eval prints no perplexity")
     proof["perplexity"] = [m[1] for m in perplexity]
     if renamed:
         rounded(source, out, home / "out_rounded")
@@ -210,7 +210,7 @@ def main():
         proof, step = {}, None
         try:
             prove(a, family, proof)
-            text = "proven  " + words(proof) + ("" if a.only_bf16 else f"; {proof.get('but', 'loads whole')}")
+            text = "proven  " + words(proof) + ("" if a.only_bf16 else f"; {proof.get('but', 'transformers loads all tensors')}")
         except Failed as e:
             step, text = e.step, f"{e.step}: {e}"
         except Exception as e:  # a failure of transformers itself

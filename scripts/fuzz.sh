@@ -41,7 +41,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
               -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found/" \
               "$work" "$top/tests/fuzz/corpus/$t") >"$build/$t.log" 2>&1; then
             failed=1
-            echo "$t: finding, see $build/$t.log and $found"
+            echo "$t: found a fault, see $build/$t.log and $found"
         fi
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$t.log")
         echo "$t $(($(date +%s) - start)) s ${runs:-?} runs" >>"$build/slices.txt"

@@ -22,7 +22,7 @@ done
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "needs root or sudo to install: ${missing[*]}" >&2; exit 1; }
+    command -v sudo >/dev/null || { echo "install-deps.sh: want root or sudo to install: ${missing[*]}" >&2; exit 1; }
     as_root=(sudo)
 fi
 echo "installing: ${missing[*]}"

@@ -405,11 +405,11 @@ IN_ROOT = set('''.ci .clang-format .dockerignore .github .gitignore CHANGELOG.md
 def strays():
     """Checks for tracked files in the root directory that IN_ROOT does not list."""
     if not shutil.which("git"):
-        print("no git: tracked files of the root are not looked at")
+        print("git is missing: the files of the root are not checked")
         return []
     git = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
     tracked = {line.split("/")[0] for line in git.stdout.splitlines()} if git.returncode == 0 else set()
-    return [f"{name}: what is this in the root? scripts/lint.py lists what belongs there"
+    return [f"{name}: scripts/lint.py does not list this file of the root"
             for name in sorted(tracked - IN_ROOT)]
 
 

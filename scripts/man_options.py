@@ -93,7 +93,7 @@ def command_page(binary, name, does, version):
     own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # flags that only this command has
     flags = rows(run(binary, "help", "all", name)).split("\n\n") if name != "plan" and OPTIONED.search(rest) else []
     if name == "plan":
-        out += [".SH OPTIONS", "Those of \\fBoneshot\\fR(1)."]
+        out += [".SH OPTIONS", "The options of \\fBoneshot\\fR(1)."]
     elif own or flags:
         out.append(".SH OPTIONS")
         for flag, text in own:

@@ -40,7 +40,7 @@ for row in $rows; do
 done
 mkdir -p "$out"
 exec 9>"$out/lock"
-flock -n 9 || { echo "quality-table.sh: another one is at work in $out" >&2; exit 2; }
+flock -n 9 || { echo "quality-table.sh: another quality-table.sh uses $out" >&2; exit 2; }
 # results of a job with other options or another binary are removed
 job=$(printf '%s\n' "$model" "$dataset" "$text" "$weights" "$samples" "$length" "$seed" "$windows" "$first_window" \
     ${flags[@]+"${flags[@]}"} && cksum <"$oneshot")

@@ -44,9 +44,9 @@ def current():
 def check_numbers(version, wrong):
     for name in PLACES:
         found = [m.group(2) for m in places(name).finditer(read(name))]
-        wrong += [f"{name}: {n}, wanted {version} of CMakeLists.txt" for n in found if n != version]
+        wrong += [f"{name}: found version {n}, wanted {version} of CMakeLists.txt" for n in found if n != version]
         if not found:
-            wrong.append(f"{name}: names no version")
+            wrong.append(f"{name}: found no version")
     heads = HEAD.findall(read("CHANGELOG.md"))
     if not heads or heads[0][0] != version:
         wrong.append(f"CHANGELOG.md: begins with {heads[0][0] if heads else 'no version'}, wanted {version}")
@@ -61,7 +61,7 @@ def check_calls(wrong):
         text = "\n".join(line for line in read(name).split("\n") if not line.lstrip().startswith("#"))
         for script in re.findall(r"(?<![\w/$])((?:scripts|packaging)/[\w.-]+|\.ci/\w+)", text):
             if not (ROOT / script).exists():
-                wrong.append(f"{name}: calls {script}, which is not there")
+                wrong.append(f"{name}: calls {script}, which does not exist")
         for preset in re.findall(r"--preset ([a-z]+)", text):
             if preset not in presets:
                 wrong.append(f"{name}: no preset {preset}")
@@ -83,7 +83,7 @@ def check():
 
 def set_version(version):
     if not re.fullmatch(NUMBER, version):
-        return f"release.py: '{version}' is no X.Y.Z"
+        return f"release.py: '{version}' is not X.Y.Z"
     for name in PLACES:
         (ROOT / name).write_text(places(name).sub(rf"\g<1>{version}\g<3>", read(name)), encoding="utf-8")
     log = read("CHANGELOG.md")
@@ -113,7 +113,7 @@ def tag():
     if git("status", "--porcelain"):
         return "release.py: the tree has changes that are not committed"
     git("tag", "-a", f"v{version}", "--cleanup=verbatim", "-m", f"oneshot {version}\n\n{notes()}")
-    print(f"made v{version}; it is published with: git push origin v{version}")
+    print(f"made v{version}; publish it with: git push origin v{version}")
     return 0
 
 

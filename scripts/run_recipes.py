@@ -97,13 +97,13 @@ def run(binary, model, recipe, folder):
         shutil.rmtree(old)
     code, why = call(binary, *args, "--progress", "none", "--output", out)
     if code:
-        return "planned, not run: " + why, True
+        return "the plan accepts it, the run fails: " + why, True
     code, why = call(binary, "verify", out, "--model", model)
     if code:
-        return "run, not verified: " + why, True
+        return "the run ends, verify fails: " + why, True
     memory = json.loads((out / "oneshot-report.json").read_text())["memory"]
     if memory["peak_bytes"] > memory["predicted_peak_bytes"]:
-        return f"run, took {memory['peak_bytes']} bytes, foretold {memory['predicted_peak_bytes']}", True
+        return f"the run takes {memory['peak_bytes']} bytes, predicted {memory['predicted_peak_bytes']}", True
     return "", False
 
 

@@ -12,7 +12,7 @@ case ${1:-} in
 "" | --serve) ;;
 *) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
-command -v python3 >/dev/null || { echo "site.sh: wants python3" >&2; exit 1; }
+command -v python3 >/dev/null || { echo "site.sh: python3 is not installed" >&2; exit 1; }
 if [ ! -x "$venv/bin/mkdocs" ]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet 'mkdocs<2' 'mkdocs-material<10'

@@ -23,7 +23,7 @@ for preset in "${presets[@]:-release}"; do
     # runs one more test at a time than there are processors: some tests wait for the disk or for
     # other processes
     ctest --preset "$preset" -j $(($(nproc) + 1)) --output-junit "$PWD/$junit" "$@" || failed_run=1
-    [ -e "$junit" ] || { echo "ctest of $preset left no result"; exit 1; }
+    [ -e "$junit" ] || { echo "ctest --preset $preset wrote no result file"; exit 1; }
     # a line of the JUnit file: <testsuite tests="30" failures="1" disabled="0" skipped="2" ...>
     count() { grep -m1 -A8 '<testsuite ' "$junit" | tr '\n\t' '  ' | sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p"; }
     failed=$((failed + $(count failures)))

@@ -427,8 +427,8 @@ def reload(source, packed, auto):
     except Exception as e:
         return [f"transformers does not load or run it: {type(e).__name__} {str(e)[:200]}"], ""
     wrong, off, further = models[2][1], float((a - b).norm() / a.norm()), float((b - c).norm() / a.norm())
-    faults = [f"transformers misses or does not know {name}" for name in wrong[:3]] + ([] if further < 0.1 * off else [f"logits are off by {further:.4f}"])
-    return faults, f"transformers misses {len(wrong)} tensors; rounding moves logits by {off:.3f}, reading its codes by {further:.4f}"
+    faults = [f"transformers does not find or does not know {name}" for name in wrong[:3]] + ([] if further < 0.1 * off else [f"logits differ by {further:.4f} of the source's"])
+    return faults, f"transformers misses {len(wrong)} tensors; rounding moves the logits by {off:.3f}, loading the codes by {further:.4f}"
 
 
 def without_defaults(config, defaults):

@@ -240,7 +240,7 @@ def one(args, engine, family):
     dense, why_dense = engine.loads(home / "source", kind)
     if dense and family in EXCEPT:
         return True, f"does not load, its source does: {EXCEPT[family]}"
-    return not dense, f"DOES NOT LOAD, its source does: {why}" if dense else f"vLLM does not take its source: {why_dense}"
+    return not dense, f"DOES NOT LOAD, its source does: {why}" if dense else f"vLLM refuses its source, too: {why_dense}"
 
 
 if __name__ == "__main__":

@@ -236,15 +236,16 @@ static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
                        : opt->largest_layer                  ? "--largest-layer"
                                                              : NULL;
     if (only)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: a run prints no plan; this is for `oneshot plan`%s", only,
-                 opt->verbose ? ": want --log-level info" : "");
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: a run prints no plan; the flag belongs to `oneshot plan`%s",
+                 only, opt->verbose ? ": want --log-level info" : "");
     if (opt->device_model)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--device-model %s: a run uses the GPU of the machine; this is for `oneshot plan`",
+                 "--device-model %s: a run uses the GPU of the machine; the flag belongs to "
+                 "`oneshot plan`",
                  opt->device_model);
     if (opt->n_ranks || opt->ranks_per_node)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--ranks %lld: mpirun or srun sets the ranks of a run; this is for "
+                 "--ranks %lld: mpirun or srun sets the ranks of a run; the flag belongs to "
                  "`oneshot plan`",
                  (long long)opt->n_ranks);
 done:
@@ -391,9 +392,10 @@ static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink si
     osh_options alone = *opt; // views
     alone.ranks = NULL;
     if (osh_ranks_me(opt->ranks)) return OSH_OK;
-    osh_log(cx, OSH_LOG_WARN,
-            "%d ranks: rank 0 does all work, because a try of the largest subgraph is not divided",
-            osh_ranks_n(opt->ranks));
+    osh_log(
+        cx, OSH_LOG_WARN,
+        "%d ranks: rank 0 does all work, because ranks do not divide a run of the largest subgraph",
+        osh_ranks_n(opt->ranks));
     return osh_oneshot(cx, &alone, sink, user);
 }
 

@@ -298,7 +298,7 @@ static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
     OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
     if (s->p->gradients_not)
         osh_log(cx, OSH_LOG_INFO,
-                "losses are weighed by the effects of rounding, not by gradients: %s",
+                "losses are weighted by the effects of rounding, not by gradients: %s",
                 s->p->gradients_not);
     if (s->p->gradients) osh_mixed_by_gradients(c->mixed, s->p);
     else OSH_TRY(choice_weigh(cx, c->mixed, s));
@@ -473,7 +473,7 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     OSH_TRY(survey_predict(cx, &s, false));
     *text = osh_sprintf(cx,
                         "a survey comes first: %d modules, host memory %.1f MB, predicted; after "
-                        "it the output has at most %.1f MB\nlosses are weighed by %s%s; the plan "
+                        "it the output has at most %.1f MB\nlosses are weighted by %s%s; the plan "
                         "below gives all modules the scheme of the recipe\n\n",
                         s.p->match.n_linears, (double)s.peak / 1e6, (double)s.at_most / 1e6,
                         s.p->gradients ? "gradients" :

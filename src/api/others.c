@@ -44,7 +44,8 @@ osh_status osh_others_find(osh_ctx *cx, osh_others *o, const osh_options *opt, b
     if (opt->eval) {
         // only rank 0 evaluates the output, so only rank 0 opens its GPU here
         if (!osh_ranks_me(opt->ranks)) rc = osh_evaluate_least(cx, &host, opt);
-        if (rc) osh_note(cx, "checking before the run what --eval %s evaluates", opt->eval);
+        if (rc)
+            osh_note(cx, "checking the model and the data of --eval %s before the run", opt->eval);
         OSH_TRY(rc);
         OSH_TRY(osh_ranks_broadcast(cx, opt->ranks, &host, sizeof host, 0));
         if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);

@@ -227,7 +227,8 @@ osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *
 {
     osh_status rc = OSH_OK;
     if (!osh_file_is_at(f, osh_file_path(f)))
-        OSH_FAIL(cx, OSH_E_IO, "%s/%s is not the file that was written", d->path, name);
+        OSH_FAIL(cx, OSH_E_IO, "%s/%s was removed or replaced while it was written",
+                 d->path, name);
     OSH_TRY(name_move(cx, d, name, to_dir, to));
 done:
     return rc;

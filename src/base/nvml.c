@@ -41,7 +41,8 @@ void osh_nvml_open(osh_ctx *cx)
         tried = true;
         if (!nvml_library_open(cx)) atomic_store(&is_open, true);
         else {
-            osh_log(cx, OSH_LOG_DEBUG, "no figures of the GPU's driver: %s", osh_error_text(cx));
+            osh_log(cx, OSH_LOG_DEBUG, "the GPU's driver reports no memory: %s",
+                    osh_error_text(cx));
             osh_error_clear(cx);
         }
     }

@@ -282,7 +282,7 @@ static void lex_op(lexer *x)
         x->open[x->n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (strchr(")]}", c)) {
         if (!x->n_open || x->open[--x->n_open] != c) {
-            osh_jrun_fail(x->r, OSH_E_FORMAT, "a '%c' that closes nothing", c);
+            osh_jrun_fail(x->r, OSH_E_FORMAT, "a '%c' without its opening bracket", c);
             return;
         }
     }

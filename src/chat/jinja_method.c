@@ -348,7 +348,7 @@ static osh_jv refuse_change(osh_jrun *r, const osh_jargs *a)
 
 static osh_jv loop_cycle(osh_jrun *r, const osh_jargs *a)
 {
-    if (!a->more.u.list->n) return osh_jrun_fail(r, OSH_E_FORMAT, "cycle of nothing");
+    if (!a->more.u.list->n) return osh_jrun_fail(r, OSH_E_FORMAT, "cycle without values");
     return a->more.u.list->at[a->self.u.loop->at % a->more.u.list->n];
 }
 

@@ -232,7 +232,7 @@ static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
             OSH_FAIL(cx, OSH_E_NOMEM, "%s: no memory to decompress it", path);
         else if (code != Z_OK && code != Z_BUF_ERROR)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid gzip: %s", path,
-                     z->msg ? z->msg : "a dictionary is wanted");
+                     z->msg ? z->msg : "it needs a dictionary");
     }
     *n = CHUNK - z->avail_out;
     if (!*n && l->in_frame)

@@ -165,7 +165,7 @@ static osh_status parquet_put_value(osh_ctx *cx, osh_parquet *p, const osh_pq_no
     case OSH_PQ_AS_NOTHING:
         break;
     }
-    return osh_fail(cx, OSH_E_INTERNAL, "column '%s' has no form", n->name);
+    return osh_fail(cx, OSH_E_INTERNAL, "column '%s' has an unknown kind of values", n->name);
 }
 
 /* Skips one value in each column below the node. The first column has no value here. Fails if

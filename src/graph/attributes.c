@@ -94,7 +94,7 @@ static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *
     for (int64_t i = 0; backward && i < OSH_ROPE_MAX_FREQS; i++)
         attr->inv_freq[i] = -attr->inv_freq[i], attr->long_freq[i] = -attr->long_freq[i];
     if ((backward || back) && attr->dynamic)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the rope type dynamic is not computed with windows",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the rope type dynamic is not supported with windows",
                  s->config->path);
 done:
     return rc;
@@ -163,8 +163,8 @@ static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
     for (int i = 0; i < 2; i++)
         if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(of[i], "is_causal")))
             return osh_fail(cx, OSH_E_UNSUPPORTED,
-                            "%s: is_causal is false: want true, as attention in both directions is "
-                            "not computed",
+                            "%s: is_causal is false: want true, because attention in both "
+                            "directions is not supported",
                             c->path);
     return OSH_OK;
 }

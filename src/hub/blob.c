@@ -39,7 +39,8 @@ static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const
     for (bool said = false;; said = true) {
         OSH_TRY(osh_file_lock(cx, *out, &taken));
         if (taken) break;
-        if (!said) osh_log(cx, OSH_LOG_INFO, "%s: another process has %s", p->name->id, f->path);
+        if (!said)
+            osh_log(cx, OSH_LOG_INFO, "%s: another process downloads %s", p->name->id, f->path);
         OSH_TRY(osh_check_interrupt(cx));
         if (atomic_load(&p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);

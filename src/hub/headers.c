@@ -46,7 +46,8 @@ static osh_status head_on_take(osh_ctx *cx, void *user, const void *p, size_t n)
     osh_status rc = OSH_OK;
     head *h = user;
     if ((int64_t)n > h->want - h->has)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more bytes than were asked for", h->f->path, h->name->id);
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the server sent more bytes than requested", h->f->path,
+                 h->name->id);
     OSH_TRY(osh_file_pwrite(cx, h->out, p, n, h->has));
     h->has += (int64_t)n;
 done:

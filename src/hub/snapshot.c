@@ -227,7 +227,8 @@ static osh_status look_for_partial(osh_ctx *cx, lacking *l, const char *repo)
         if (k < sizeof ".incomplete" ||
             strcmp(names[i] + k - (sizeof ".incomplete" - 1), ".incomplete"))
             continue;
-        OSH_TRY(osh_buf_printf(cx, &l->text, "%sthe file of blobs/%s, whose download did not end",
+        OSH_TRY(osh_buf_printf(cx, &l->text,
+                               "%sthe file of blobs/%s (its download was interrupted)",
                                l->n ? ", " : "", names[i]));
         l->n++;
         break;
@@ -263,7 +264,7 @@ static osh_status look_for_marked(osh_ctx *cx, lacking *l, osh_mark *m, const ch
     osh_hub_file f;
     while (osh_mark_file(m, &f)) OSH_TRY(look_for_size(cx, l, dir, f.path, f.n_bytes));
     if (m->state == OSH_MARK_OPEN && !l->n) {
-        OSH_TRY(osh_buf_printf(cx, &l->text, "files: its pull did not end"));
+        OSH_TRY(osh_buf_printf(cx, &l->text, "files: its download was interrupted"));
         l->n++;
     }
 done:
@@ -335,7 +336,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
         osh_free(cx, found), found = NULL;
         rc = (headers ? osh_hub_pull_headers : osh_hub_pull)(cx, &found, hub, &name);
         if (rc)
-            osh_note(cx, "looking for a model that is not a directory here and not complete in %s",
+            osh_note(cx, "looking for a model that is not a local directory and not complete in %s",
                      hub->cache);
         OSH_TRY(rc);
     }

@@ -135,8 +135,8 @@ static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON
     for (const cJSON *w = weights->child; w; w = w->next) {
         const osh_ckpt_tensor *t = osh_checkpoint_find(ck, w->string);
         if (!t)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s or in another", path,
-                     w->string, w->valuestring);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s or in another shard",
+                     path, w->string, w->valuestring);
         if (strcmp(ck->shard_names[t->shard], w->valuestring))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s but in %s", path,
                      w->string, w->valuestring, ck->shard_names[t->shard]);
@@ -311,7 +311,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                 goto done;
             }
             if (stat(path, &st))
-                OSH_FAIL(cx, OSH_E_IO, "%s: is a link to nothing, or cannot be read", path);
+                OSH_FAIL(cx, OSH_E_IO, "%s: is a broken link, or cannot be read", path);
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {

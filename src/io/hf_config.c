@@ -273,10 +273,10 @@ osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_al
         n_set++;
     }
     if (!n_set)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: does not say that there are %lld experts: want num_experts or "
-                 "num_local_experts",
-                 c->path, (long long)n_all);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: no key has the number of experts, %lld: want num_experts or num_local_experts",
+            c->path, (long long)n_all);
     c->n_experts = n;
 done:
     return rc;

@@ -297,7 +297,7 @@ static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
         if (sum < least) least = sum, *best = g;
     }
     if (*best < 0)
-        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: no factors give a loss that is a number", t->j->name);
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the loss is not finite for any factors", t->j->name);
     t->j->after = least;
 done:
     return rc;

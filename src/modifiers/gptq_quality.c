@@ -115,11 +115,10 @@ static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const c
         const osh_yaml *x = v->items[k];
         const osh_field *f = osh_field_find(tune_fields, v->keys[k]->text);
         if (!f || !x->text)
-            OSH_FAIL(
-                cx, OSH_E_USAGE,
-                "%s:%d:%d: tune has no '%s' like this: want numbers for steps, rows, code_rate and "
-                "rate",
-                what, x->line, x->column, v->keys[k]->text);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s:%d:%d: tune does not support this value or key '%s': want numbers for "
+                     "steps, rows, code_rate and rate",
+                     what, x->line, x->column, v->keys[k]->text);
         OSH_TRY(osh_field_set(cx, f, &g->tune, x->text));
     }
 done:

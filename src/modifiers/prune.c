@@ -229,8 +229,8 @@ static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, 
     *known = true;
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s:%d:%d: apply_globally: one threshold for all weights is not supported here "
-                    "or by upstream: want false",
+                    "%s:%d:%d: apply_globally: one threshold for all weights is not supported, nor "
+                    "in LLM Compressor: want false",
                     what, v->line, v->column);
 }
 

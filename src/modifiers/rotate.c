@@ -83,7 +83,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s:%d:%d: %s: want false, the only value that upstream supports", what,
+                     "%s:%d:%d: %s: want false, the only value that LLM Compressor supports", what,
                      v->line, v->column, key);
     } else if (!strcmp(key, "precision")) {
         const char *text = v->text ? v->text : "";

@@ -43,7 +43,7 @@ const osh_topic osh_topics[] = {
      "\n"
      "  oneshot DIR --recipe awq.yaml --dataset chats.jsonl\n"
      "\n"
-     "  duo_scaling  true, false or both: whether weights count in the factors [true]\n"
+     "  duo_scaling  true, false or both: true counts weights in the factors [true]\n"
      "  n_grid       number of exponents that the search tries [20]\n"
      "  mappings     pairs of Linears and the layer before them [by architecture]\n"
      "\n"
@@ -74,7 +74,7 @@ const osh_topic osh_topics[] = {
      "the run. A recipe names the head itself: without ignore, `Linear` includes it.\n"
      "\n"
      "Names and keys of modifiers: oneshot help modifiers"},
-    {"formats", NULL, "how codes are stored, and who reads them",
+    {"formats", NULL, "how codes are stored, and which programs read them",
      "Outputs are Hugging Face directories in the formats of compressed-tensors. The\n"
      "scheme decides the format; vLLM and transformers read it from config.json.\n"
      "\n"
@@ -87,8 +87,8 @@ const osh_topic osh_topics[] = {
      "  mxfp6-pack-quantized  6-bit floats in groups of 32 (MXFP6A16)\n"
      "  mxfp8-quantized       8-bit floats in groups of 32 (MXFP8)\n"
      "\n"
-     "`oneshot help W4A16` says who loads a scheme. Sources in these formats, in FP8,\n"
-     "and with experts in MXFP4 can be compressed again.\n"
+     "`oneshot help W4A16` names the programs that load a scheme. Sources in these\n"
+     "formats, in FP8, and with experts in MXFP4 can be compressed again.\n"
      "\n"
      "No other formats are written. For llama.cpp convert the source with its\n"
      "convert_hf_to_gguf.py. More: docs/reference/formats.md"},
@@ -99,7 +99,7 @@ const osh_topic osh_topics[] = {
      "                           1: no token is sent\n"
      "  HF_ENDPOINT              address of the Hub [https://huggingface.co]\n"
      "  HF_DATASETS_SERVER       address of the server of data set rows\n"
-     "  HF_HUB_OFFLINE           1: the network is not used; as TRANSFORMERS_OFFLINE\n"
+     "  HF_HUB_OFFLINE           1: no network is used; also TRANSFORMERS_OFFLINE\n"
      "  HF_HUB_DOWNLOAD_TIMEOUT  seconds without a byte until a request fails [10]\n"
      "  HF_HUB_DISABLE_SYMLINKS  1: the cache gets files instead of links\n"
      "  XDG_CACHE_HOME           parent of HF_HOME if that is not set [~/.cache]\n"
@@ -112,21 +112,18 @@ const osh_topic osh_topics[] = {
      "  TERM                     dumb: lines instead of a line that is drawn again\n"
      "\n"
      "No variable changes the bytes of an output. More: docs/how-to/hub.md"},
-    {"exit-codes", "exit_codes", "what the exit code of a command means",
-     "  0  The command succeeded. An output exists, is complete, and was read back\n"
-     "     when it was made.\n"
-     "  1  The command failed: a file cannot be read or written, a checkpoint is\n"
-     "     damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n"
-     "     SIGTERM came. For verify and check-model: something differs.\n"
-     "  2  A flag, a value or a recipe key is wrong, a budget is too small, or the\n"
-     "     output's path holds files that must stay.\n"
-     "\n"
-     "A failure prints one line on standard error: what was found, what was wanted,\n"
-     "where. With --progress json it is an object with the event `error`.\n"
-     "\n"
-     "A run that fails leaves nothing under the output's name. If the same command can\n"
-     "go on, a second line names the directory with the finished work. More:\n"
-     "docs/reference/errors.md"},
+    {"exit-codes", "exit_codes", "meaning of the exit code of a command",
+     "  0  The command succeeded. An output exists, is complete, and was read back\n     when it "
+     "was made.\n  1  The command failed: a file cannot be read or written, a checkpoint is\n     "
+     "damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n     SIGTERM "
+     "came. For verify and check-model: something differs.\n  2  A flag, a value or a recipe key "
+     "is wrong, a budget is too small, or the\n     output's path holds files that must stay.\n\nA "
+     "failure prints one line on standard error: the found value, the wanted value,\nand the file "
+     "or module. With --progress json, the line is an object with the\nevent `error`.\n\nA run "
+     "that fails leaves nothing "
+     "under the output's name. If the same command can\n"
+     "continue the run, a second line names the directory with the finished work.\n"
+     "More: docs/reference/errors.md"},
     {0},
 };
 

@@ -238,7 +238,7 @@ static osh_status claim_fail_gone(osh_ctx *cx, const osh_emitter *e, const char 
     bool gone = now.kind == OSH_INODE_NONE;
     return osh_fail(cx, OSH_E_IO,
                     "%s was %s while this run wrote it%s%s: the written output does not get the "
-                    "name %s, and nothing there was changed",
+                    "name %s, and no file of that name was changed",
                     path, gone ? "removed or moved" : "replaced", gone ? "" : ", by ",
                     gone ? "" : osh_inode_text(&now), e->final);
 }

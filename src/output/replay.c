@@ -247,7 +247,7 @@ osh_status osh_emit_do_remote(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j
         OSH_TRY(replay_take_remote(cx, e, &r));
         OSH_TRY(osh_journal_append(cx, e->journal, r.type, r.data, r.n));
     }
-    if (in.bad) OSH_FAIL(cx, OSH_E_INTERNAL, "a message of another rank is cut");
+    if (in.bad) OSH_FAIL(cx, OSH_E_INTERNAL, "a message of another rank is truncated");
 done:
     return rc;
 }
@@ -280,7 +280,7 @@ osh_status osh_emit_replay(osh_ctx *cx, osh_emitter *e, osh_result *results)
                 e->partial, OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: %lld tensors were recorded and are not on the disk: they are computed again",
+                "%s: %lld recorded tensors are not on the disk: the run computes them again",
                 e->partial, (long long)r.n_bad);
     OSH_TRY(osh_origin_resume(cx, e));
     osh_journal_drop(cx, e->journal);

@@ -52,8 +52,8 @@ static osh_status resume_check_room(osh_ctx *cx, const osh_emitter *e)
         need += e->plan->manifest.shards[s].n_bytes;
     if (room >= 0 && room < need + (16 << 20))
         return osh_fail(cx, OSH_E_IO,
-                        "the disk of %s has %ld bytes free, the output takes %ld and 16 MiB for "
-                        "the journal and the other files",
+                        "the disk of %s has %ld bytes free, the output needs %ld, and 16 MiB for "
+                        "the journal and other files",
                         e->final, (long)room, (long)need);
     return OSH_OK;
 }

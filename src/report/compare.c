@@ -20,7 +20,7 @@ static const struct {
 enum { CELL_SIZE, CELL_LOSS, CELL_PERPLEXITY, CELL_KL, CELL_P99, CELL_TOP1 };
 
 static const char about_loss[] =
-    "loss: of the modules' outputs, against rounding to nearest (100 %)";
+    "loss: at the outputs of the modules; rounding to nearest has 100 %";
 static const char about_unscored[] =
     "no evaluation: want runs with --eval TEXT, or files of `oneshot eval --panel`";
 

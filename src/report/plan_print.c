@@ -55,11 +55,11 @@ int osh_range_n_linears(const osh_plan *p, const osh_range *r)
 
 const char *osh_range_passes_text(const osh_range *r)
 {
-    if (r->fold && r->merged) return "smooth, observe and propagate in one";
+    if (r->fold && r->merged) return "smooth, observe and propagate in one pass";
     if (r->fold && r->observe)
         return r->propagate ? "smooth, observe, propagate" : "smooth, observe";
     if (r->fold) return r->propagate ? "smooth, propagate" : "smooth";
-    if (r->merged) return "observe and propagate in one";
+    if (r->merged) return "observe and propagate in one pass";
     if (r->observe && r->propagate) return "observe, propagate";
     return r->observe ? "observe" : r->propagate ? "propagate" : "none";
 }
@@ -90,9 +90,9 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         "host %.1f MB above the base; %s%s%s%s\n",
         bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
         bytes_to_mb(v->peak.device), bytes_to_mb(v->peak.host), osh_visit_way_text(v),
-        v->how.prefetch ? ", reads ahead" : "",
-        v->how.values_ahead ? ", values during the work" : "",
-        v->how.apart ? ", small Linears apart" : "");
+        v->how.prefetch ? ", reads weights ahead" : "",
+        v->how.values_ahead ? ", copies values during the work" : "",
+        v->how.apart ? ", solves small Linears one at a time" : "");
 }
 
 /* Prints the weights, live values and passes of a subgraph. The caller prints the number and the
@@ -386,14 +386,14 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->in.on_device) {
         OSH_TRY(osh_buf_printf(
-            cx, b, "nothing for a GPU to do: all Linears are rounded on the host, without data\n"));
+            cx, b, "a GPU has nothing to do: all Linears are rounded on the host, without data\n"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     OSH_TRY(osh_buf_printf(
         cx, b,
-        "estimated from its data sheet, not measured, and without the disk: observe %.1f s, solve "
-        "%.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
+        "estimate from the data sheet of the GPU, without the disk: observe %.1f s, solve %.1f s, "
+        "propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
         e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
         e.copies));
@@ -446,7 +446,7 @@ static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < p->in.ck->n_aside; i++)
         OSH_TRY(osh_buf_line(cx, b,
-                             "not used: %s, a file of the model that is not read and not copied",
+                             "not used: %s: the run does not read and does not copy this file",
                              p->in.ck->aside[i]));
     if (!p->in.ck->config->n_sizes) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "padding: "));

@@ -282,11 +282,11 @@ void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted,
     OSH_PUT(pg, "</svg></div>\n<p class=\"soft key\">");
     if (predicted) key_line(pg, predicted_style, "predicted", predicted);
     if (budget) key_line(pg, budget_style, "budget", budget);
-    OSH_PUT(pg, "The line is the anonymous and shared memory "
-                "of the process, the highest of each interval");
+    OSH_PUT(pg, "The line shows the anonymous and shared memory "
+                "of the process, the highest value of each interval");
     if (d->live_peak >= 0)
-        OSH_PUT(pg, "; the area is the part that the program had allocated and used");
-    OSH_PUT(pg, ". Below it the stages, in the colours of the table.</p>\n");
+        OSH_PUT(pg, "; the area shows the part that the program had allocated and used");
+    OSH_PUT(pg, ". The bars below it show the stages, in the colours of the table.</p>\n");
 }
 
 void osh_page_picture(osh_page *pg, const osh_profile_data *d)

@@ -99,9 +99,8 @@ static void profile_draw(osh_page *pg, const osh_profiled *p)
     osh_page_escape(pg, p->name);
     OSH_PUT(pg, "</h2>\n");
     if (!p->whole)
-        OSH_PUT(
-            pg,
-            "<p class=\"warn\">The run did not end by itself: this is what it had written.</p>\n");
+        OSH_PUT(pg, "<p class=\"warn\">The run did not end by itself: its last records may be "
+                    "missing.</p>\n");
     osh_page_memory(pg, &p->d, 0, 0);
     osh_page_times(pg, &p->d);
 }

@@ -194,7 +194,8 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
     if (p->in.ck->config->n_sizes) {
         OSH_TRY(osh_buf_printf(cx, b, "| Padding | "));
         OSH_TRY(osh_padding_print(cx, b, &p->in));
-        OSH_TRY(osh_buf_printf(cx, b, " of MLPs, which do not change what they compute |\n"));
+        OSH_TRY(osh_buf_printf(
+            cx, b, " of MLPs; the padding does not change the outputs of the MLPs |\n"));
     }
     OSH_TRY(put_schemes(cx, b, &p->match));
     OSH_TRY(put_method(cx, b, p->in.recipe));
@@ -214,7 +215,8 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
                                n, 100 * share));
     if (t->known && t->kept)
         OSH_TRY(osh_buf_printf(
-            cx, b, "| Tuning | the KL divergence of samples held back was %.5f, and is %.5f |\n",
+            cx, b,
+            "| Tuning | the KL divergence of held-back samples was %.5f, and is now %.5f |\n",
             t->before, t->after));
     OSH_TRY(osh_buf_printf(cx, b, "| Size | %.1f MB, the source has %.1f MB |\n",
                            (double)p->manifest.total_bytes / 1e6,
@@ -274,7 +276,7 @@ osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
                                base, base));
     OSH_TRY(put_table(cx, &b, r));
     OSH_TRY(put_loaders(cx, &b, &r->plan->match));
-    OSH_TRY(osh_buf_printf(cx, &b, "`oneshot verify .` checks its files.\n"));
+    OSH_TRY(osh_buf_printf(cx, &b, "`oneshot verify .` checks the files of this directory.\n"));
     *out = b.data, b.data = NULL; // give
 done:
     osh_buf_deinit(cx, &b);

@@ -250,10 +250,10 @@ static void html_bytes_table(osh_page *pg, const osh_report *r)
             "class=\"n\">bytes</th><th></th></tr>\n");
     html_bytes_row(pg, "tensors of the source", (double)r->source_bytes);
     html_bytes_row(pg, "tensors of the output", (double)r->run->plan->manifest.total_bytes);
-    html_bytes_row(pg, "read by the program, the check of the output included",
+    html_bytes_row(pg, "read by the program, with the check of the output",
                    (double)r->d.io.read_bytes);
     html_bytes_row(pg, "written by the program", (double)r->d.io.written_bytes);
-    html_bytes_row(pg, "planned: read of the source",
+    html_bytes_row(pg, "planned: read from the source",
                    (double)r->run->plan->budget.memory.read_bytes);
     html_bytes_row(pg, "planned: written", (double)r->run->plan->budget.memory.write_bytes);
     html_bytes_row(pg, "read from storage by the process", (double)r->storage_read);
@@ -280,30 +280,32 @@ static void html_device_table(osh_page *pg, const osh_report *r)
     PUT(pg, "</th><th></th><th></th></tr>\n");
     html_copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->in.device->arena), 0);
     if (r->d.driver_peak >= 0)
-        html_copies_row(pg, "highest on the whole GPU, by its driver", r->d.driver_peak, 0);
+        html_copies_row(pg, "highest memory of all processes, from the driver", r->d.driver_peak,
+                        0);
     html_copies_row(pg, "predicted", p->budget.memory.peak.device, 0);
     if (p->in.opt->device_memory) html_copies_row(pg, "budget", p->in.opt->device_memory, 0);
-    html_copies_row(pg, "copied to it", c->put_bytes, c->put_s);
-    html_copies_row(pg, "copied to it during the work", c->ahead_bytes, c->ahead_s);
-    html_copies_row(pg, "copied from it", c->get_bytes, c->get_s);
-    if (c->file_bytes) html_copies_row(pg, "read by it from files", c->file_bytes, 0);
+    html_copies_row(pg, "copied to the device", c->put_bytes, c->put_s);
+    html_copies_row(pg, "copied to the device during the work", c->ahead_bytes, c->ahead_s);
+    html_copies_row(pg, "copied from the device", c->get_bytes, c->get_s);
+    if (c->file_bytes) html_copies_row(pg, "read by the device from files", c->file_bytes, 0);
     PUT(pg,
         "<tr><td>location of values between subgraphs</td><td class=\"n\">%s</td><td></td></tr>\n",
         osh_tier_name(p->budget.memory.tier));
-    html_copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
-    html_copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
+    html_copies_row(pg, "values among the copies to the device", c->value_in_bytes, 0);
+    html_copies_row(pg, "values among the copies from the device", c->value_out_bytes, 0);
     if (c->put_s + c->ahead_s > 0)
         PUT(pg,
-            "<tr><td>time of copies to it during compute</td><td class=\"n\">%.1f "
+            "<tr><td>copies to the device: share of time during compute</td><td class=\"n\">%.1f "
             "%%</td><td></td></tr>\n",
             100 * c->hidden_s / (c->put_s + c->ahead_s));
     if (c->get_s > 0)
         PUT(pg,
-            "<tr><td>time of copies from it during compute</td><td class=\"n\">%.1f "
+            "<tr><td>copies from the device: share of time during compute</td><td class=\"n\">%.1f "
             "%%</td><td></td></tr>\n",
             100 * c->get_hidden_s / c->get_s);
     for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {
-        PUT(pg, "<tr><td>%s, by its clock</td><td class=\"n\">", osh_phase_name((osh_phase)k));
+        PUT(pg, "<tr><td>%s, by the device's clock</td><td class=\"n\">",
+            osh_phase_name((osh_phase)k));
         osh_page_seconds(pg, r->run->device_seconds[k]);
         PUT(pg, "</td><td></td></tr>\n");
     }

@@ -113,12 +113,14 @@ void osh_mixed_page(osh_page *pg, const osh_mixed *m)
 {
     if (!m || !m->n_curve) return;
     OSH_PUT(pg,
-            "<h2>Bits for each module</h2>\n<p class=\"soft\">%.4f bits a weight; loss %.4g, and "
-            "no choice of this "
-            "size below %.4g. The line: least loss at each size, logarithmic.</p>\n",
+            "<h2>Bits for each module</h2>\n<p class=\"soft\">%.4f bits a weight; loss %.4g. No "
+            "choice of this size has a loss below %.4g. The line shows the least loss at each "
+            "size, logarithmic.</p>\n",
             mixed_bits(m, (double)m->bytes), m->loss, m->bound);
     if (m->gradients_not) {
-        OSH_PUT(pg, "<p class=\"soft\">Weighed by the effects of rounding, not by gradients: ");
+        OSH_PUT(
+            pg,
+            "<p class=\"soft\">Losses are weighted by the effects of rounding, not by gradients: ");
         osh_page_escape(pg, m->gradients_not);
         OSH_PUT(pg, ".</p>\n");
     }

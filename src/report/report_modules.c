@@ -265,8 +265,8 @@ static void html_fallbacks(osh_page *pg, const osh_report *r)
         PUT(pg, "<p class=\"soft\">None: every module was solved as asked.</p>\n");
         return;
     }
-    PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>what was done "
-            "instead</th></tr>\n");
+    PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>method that was "
+            "used instead</th></tr>\n");
     for (int i = 0; i < run->plan->match.n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
@@ -285,7 +285,7 @@ static void html_left_dense(osh_page *pg, const osh_plan *p)
         "bytes</p>\n",
         p->match.dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"",
         100 * p->match.dense_share);
-    PUT(pg, "<details><summary>what, and why</summary>"
+    PUT(pg, "<details><summary>modules and reasons</summary>"
             "<div class=\"wide\"><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
             "<th>why</th></tr>\n");
     for (int64_t i = 0; i < p->match.n_dense && i < MAX_ROWS; i++) {

@@ -50,9 +50,9 @@ void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_sampl
 
 void osh_verdict_limits(osh_page *pg)
 {
-    OSH_PUT(pg, "<details><summary>limits of these words</summary><p>KL divergence below 0.01: "
+    OSH_PUT(pg, "<details><summary>what these words mean</summary><p>KL divergence below 0.01: "
                 "almost the same. Below 0.05: close. Below 0.2: different. Otherwise: much "
                 "different. A divergence of 0.01 raises the perplexity by about 1 %%, 0.05 by 5 "
                 "%%, and 0.2 by 22 %%, on text like the text that the source writes. Only a test "
-                "on your task shows whether the model still does it.</p></details>\n");
+                "shows if the model still does your task well.</p></details>\n");
 }

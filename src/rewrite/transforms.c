@@ -341,9 +341,9 @@ void osh_online_warn(osh_ctx *cx, const osh_rewrites *p)
                     : ", but the scales of keys do not fit the keys that it caches");
     if (b.len)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: rotated while the model runs. vLLM does that on one NVIDIA GPU%s, but its CPU "
-                "build stops. transformers loads the model without the rotation, and its output is "
-                "noise",
+                "%s: rotated while the model runs. vLLM supports this rotation on one NVIDIA "
+                "GPU%s, but its CPU build stops. transformers loads the model without the "
+                "rotation, and its output is noise",
                 b.data, fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);
 }

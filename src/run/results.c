@@ -184,7 +184,7 @@ static osh_status result_take(osh_ctx *cx, osh_run *r, bool wait, bool *any)
     OSH_TRY(osh_ranks_take(cx, r->ranks, &codes, &n_codes, &from, true));
     memcpy(&h, bytes, n < sizeof h ? n : sizeof h);
     if (n < sizeof h || n_codes != h.n_codes)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "a result of rank %d is cut", from);
+        OSH_FAIL(cx, OSH_E_INTERNAL, "a result of rank %d is truncated", from);
     OSH_TRY(result_check_source(cx, r, &h, from));
     OSH_TRY(result_emit(cx, r, bytes, &codes));
 done:

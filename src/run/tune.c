@@ -186,11 +186,11 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     osh_run_end(cx, r, scope);
     r->progress.step = r->progress.n_steps;
     if (rc) goto done;
-    osh_log(
-        cx, OSH_LOG_INFO,
-        "tuned: KL divergence on rows held back %.5f, before %.5f; %lld of %lld codes changed%s",
-        t->after, t->before, (long long)t->n_changed, (long long)t->n_codes,
-        t->kept ? "" : "; the model stays untuned");
+    osh_log(cx, OSH_LOG_INFO,
+            "tuned: KL divergence of held-back rows %.5f, before tuning %.5f; %lld of %lld codes "
+            "changed%s",
+            t->after, t->before, (long long)t->n_changed, (long long)t->n_codes,
+            t->kept ? "" : "; the model stays untuned");
 done:
     return rc;
 }

@@ -89,7 +89,7 @@ done:
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;
-    if (p->in->data.n < LEAST_ROWS) return "quality best needs 128 samples for it";
+    if (p->in->data.n < LEAST_ROWS) return "quality best tunes only with 128 or more samples";
     if (p->tune.steps > most) p->tune.steps = most;
     if (osh_tuning_flops(p) <= MOST_WORK) return NULL;
     return "quality best limits it to 2e13 operations, and this model needs more";

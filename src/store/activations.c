@@ -387,7 +387,7 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
     size_t at = 0;
     const char *name = a->g->values[value].name;
     if (!a->slots[value].live)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
+        OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not stored, but an op needs it", name);
     if (a->slots[value].rows && !a->slots[value].disk.file) {
         const osh_tensor *rows = a->slots[value].rows[first];
         if (!rows)

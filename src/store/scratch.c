@@ -148,7 +148,7 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
     /* another process may have removed the mark before it released the lock */
     if (!taken || !osh_file_is_at(s->mark, path))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: another process stores values in this directory", dir);
     // the mark must be on the disk before the first file of values
     if (empty) OSH_TRY(osh_dir_sync(cx, dir));
     *out = s, s = NULL; // give
@@ -202,8 +202,8 @@ osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int v
 {
     *out = NULL;
     if (!osh_file_is_at(s->mark, osh_file_path(s->mark)))
-        return osh_fail(cx, OSH_E_IO, "%s was removed or replaced while this run kept values there",
-                        s->dir);
+        return osh_fail(cx, OSH_E_IO,
+                        "%s was removed or replaced while this run stored values in it", s->dir);
     *out = osh_sprintf(cx, "%s/%05d" VALUES_TAIL, s->dir, value);
     return *out ? OSH_OK : OSH_E_NOMEM;
 }

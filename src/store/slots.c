@@ -156,7 +156,7 @@ done:
 static osh_status slot_fail(osh_ctx *cx, const osh_slots *s, const osh_slot_file *f, int value,
                             int64_t sample)
 {
-    return osh_fail(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written",
+    return osh_fail(cx, OSH_E_IO, "%s: sample %lld of %s has other bytes than the run wrote",
                     osh_file_path(f->file), (long long)sample, s->g->values[value].name);
 }
 

@@ -82,7 +82,7 @@ const char *osh_detour_text(osh_detour which)
     static const char *const texts[] = {"products of F32 without a pedantic algorithm",
                                         "products of a batch one by one",
                                         "copies of values that are not page-locked",
-                                        "blocks of its memory elsewhere than planned",
+                                        "blocks of its memory at other addresses than planned",
                                         "reads of files that went through host memory"};
     return texts[which];
 }

@@ -43,7 +43,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
         OSH_TRY(verify_load_output(cx, &t, v, i));
         if (osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t)) >= 0)
             OSH_TRY(osh_verify_add(cx, v, v->plan->manifest.out[i].name, "finite numbers",
-                                   "holds one that is not"));
+                                   "has a NaN or an infinity"));
     }
 done:
     osh_tensor_free(cx, t);

@@ -157,9 +157,9 @@ static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const os
     OSH_TRY(osh_matcher_find(cx, &hit, ignored, h.name, "Linear"));
     if (hit < 0) OSH_TRY(osh_groups_find(cx, &group, g, h.name, "Linear"));
     if (group >= 0)
-        OSH_TRY(osh_verify_add(cx, v, h.name, "it in ignore, as transformers makes a Linear of it",
-                               "has no tensor, and config.json has it in %s",
-                               c->schemes[group].group_name));
+        OSH_TRY(osh_verify_add(
+            cx, v, h.name, "its name in ignore, because transformers makes a Linear of it",
+            "has no tensor, but config.json lists it in %s", c->schemes[group].group_name));
 done:
     return rc;
 }
@@ -180,7 +180,7 @@ static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
     }
     if (head && codes)
         OSH_TRY(osh_verify_add(cx, v, "config.json: tie_word_embeddings",
-                               "false, as loaders replace a tied head by the embedding table",
+                               "false, because loaders replace a tied head by the embedding table",
                                "is true, and the output has %s and %s", head, codes));
 done:
     return rc;
@@ -344,7 +344,7 @@ static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const c
         OSH_TRY(config_read_scalar(cx, &scale, &has, v, module, leaves[k]));
         OSH_TRY(config_read_scalar(cx, &of_first, &first_has, v, first, leaves[k]));
         if (!has || !first_has || scale == of_first) continue;
-        snprintf(want, sizeof want, "%.9g, as %.200s has, which vLLM fuses with it",
+        snprintf(want, sizeof want, "%.9g, the value of %.200s, because vLLM fuses both",
                  (double)of_first, first);
         OSH_TRY(osh_verify_add(cx, v, module, want, "%s is %.9g", leaves[k], (double)scale));
     }
@@ -372,15 +372,15 @@ static osh_status config_check_modules(osh_ctx *cx, osh_verify *v, modules *ms,
         if (!osh_verify_next(v, quantized ? module_bytes(cx, v, ms->names[i]) : 0)) continue;
         if (quantized && ms->never[i])
             OSH_TRY(osh_verify_add(cx, v, ms->names[i],
-                                   "a dense weight: no loader takes codes there",
+                                   "a dense weight: no loader reads codes here",
                                    "has codes and is %s", ms->never[i]));
         if (quantized && g < 0)
             OSH_TRY(osh_verify_add(cx, v, ms->names[i],
-                                   "a group of quantization_config that has it as a target",
-                                   "is quantized, and config.json says that it is not"));
+                                   "a group of quantization_config with this target",
+                                   "is quantized, but config.json lists it as dense"));
         if (!quantized && g >= 0)
             OSH_TRY(osh_verify_add(cx, v, ms->names[i], "codes and scales",
-                                   "is dense, and config.json has it in %s",
+                                   "is dense, but config.json lists it in %s",
                                    c->schemes[g].group_name));
         if (quantized && g >= 0) {
             rc = config_check_quantized(cx, v, ms->names[i], &c->schemes[g]);
@@ -405,7 +405,8 @@ static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
             snprintf(module, sizeof module, "%.*s", (int)n, name);
             if (!config_find_leaf(cx, v, module, "weight") &&
                 !config_find_leaf(cx, v, module, "weight_packed"))
-                OSH_TRY(osh_verify_add(cx, v, name, "codes next to it", "has none"));
+                OSH_TRY(osh_verify_add(cx, v, name, "codes of the same module",
+                                       "belongs to a module without codes"));
         }
 done:
     return rc;
@@ -470,7 +471,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
                          osh_q_family_of(v->ck->config)};
     rc = osh_q_vllm_check(cx, &groups, &all);
-    OSH_TRY(osh_verify_failed(cx, v, rc, "quantization_config", "what vLLM's lookup finds"));
+    OSH_TRY(osh_verify_failed(cx, v, rc, "quantization_config", "the scheme that vLLM finds"));
 done:
     modules_deinit(cx, &ms);
     osh_q_config_free(cx, c);

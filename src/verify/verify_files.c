@@ -163,7 +163,7 @@ static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
         for (int s = 0; s < v->ck->n_shards; s++) known |= !strcmp(names[i], v->ck->shard_names[s]);
         if (!known)
             OSH_TRY(
-                osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
+                osh_verify_add(cx, v, names[i], "only shards of the checkpoint", "is not a shard"));
     }
     if (!(path = osh_path_join(cx, v->dir, osh_container_written()->index)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
@@ -252,7 +252,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     for (size_t i = 0; i < n; i++)
         if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) &&
             !osh_container_kind_of(names[i]))
-            OSH_TRY(osh_verify_add(cx, v, names[i], "files of the output",
+            OSH_TRY(osh_verify_add(cx, v, names[i], "only files of the output",
                                    v->plan ? "is not in the plan and not in the manifest"
                                            : "is not in the manifest"));
 done:

@@ -42,20 +42,20 @@ done:
 
 osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v)
 {
+    static const char wanted[] = "the list of the written tensors and files";
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, v->dir, OSH_MANIFEST_NAME); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) {
-        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "the list of what was written",
-                               "is not there"));
+        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, wanted, "is not there"));
         goto done;
     }
     rc = manifest_check_sum(cx, v);
-    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
+    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, wanted));
     OSH_TRY(osh_map_new(cx, &v->recorded, 256));
     rc = osh_manifest_read(cx, &v->manifest, v->dir,
                            &(osh_json_taken){"modules", manifest_take_recorded}, v->recorded);
-    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
+    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, wanted));
 done:
     osh_free(cx, path);
     return rc;

@@ -39,13 +39,15 @@ static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
         snprintf(text, sizeof text, "%lld zeros in each %lld", (long long)rule->n,
                  (long long)rule->m);
         OSH_TRY(osh_verify_add(
-            cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
+            cx, v, l->name, text,
+            "row %lld has fewer from column %lld on, and so have %lld other groups",
             (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
     /* The pruner rounds numbers of zeros down, so up to O + I zeros may be missing. */
     if (!rule->m && (double)s->zeros + (double)(l->O + l->I) < n * rule->sparsity) {
         snprintf(text, sizeof text, "%g", rule->sparsity);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g of the weights is 0",
+                               (double)s->zeros / n));
     }
     if (s->bad_values)
         OSH_TRY(osh_verify_add(cx, v, l->name, "the source's value, or 0",

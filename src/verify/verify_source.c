@@ -131,7 +131,7 @@ static osh_status source_check_config_text(osh_ctx *cx, osh_verify *v)
         OSH_TRY(osh_verify_add(cx, v, where, at.want, "is %s", at.has));
     } else {
         OSH_TRY(osh_verify_add(cx, v, "config.json", "the bytes that source and recipe.yaml make",
-                               "is spelled otherwise"));
+                               "has the same values, but other bytes"));
     }
 done:
     cJSON_Delete(want);
@@ -218,8 +218,8 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = osh_checkpoint_name_in_file(v->ck, i);
         if (!osh_map_get(planned, name, strlen(name), &(int64_t){0}))
-            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the source has or the recipe makes",
-                                   "is none of them"));
+            OSH_TRY(osh_verify_add(cx, v, name, "only tensors of the source and of the recipe",
+                                   "is not planned"));
     }
 done:
     osh_map_free(cx, planned);
@@ -250,9 +250,10 @@ static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
         return OSH_OK;
     s->listed[t - ck->tensors] = true;
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
-    const char *wanted = cJSON_IsString(was) ? was->valuestring : "one in the manifest";
+    const char *wanted = cJSON_IsString(was) ? was->valuestring : "a checksum in the manifest";
     if (!strcmp(wanted, text)) return OSH_OK;
-    return osh_verify_add(cx, s->v, t->e->name, wanted, "of the source has checksum %s", text);
+    return osh_verify_add(cx, s->v, t->e->name, wanted, "the tensor of the source has checksum %s",
+                          text);
 }
 
 static osh_status source_check_sums(osh_ctx *cx, osh_verify *v)
@@ -322,8 +323,8 @@ static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
         }
         *known = false;
         OSH_TRY(osh_verify_add(cx, v, p->in.graph->modules[p->rewrites.folds[i].module].name,
-                               "the factors of its channels in the manifest's folds",
-                               "has none, or they do not fit"));
+                               "factors of its channels in \"folds\" of the manifest",
+                               "has no such factors, or they do not fit"));
     }
 done:
     osh_free(cx, f.known);
@@ -379,7 +380,7 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
         if (tuned || differs || !memcmp(chunk, chunk + half, n)) continue;
         differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
-        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[i].name, "the bytes of the source's",
+        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[i].name, "the bytes of the source",
                                "differs from byte %lld on", (long long)at + (long long)k));
     }
     v->n_compared += !differs && !tuned;

@@ -160,7 +160,8 @@ static osh_status module_compare_params(osh_ctx *cx, osh_verify *v, const osh_li
     int n = 0;
     char text[64];
     if (s->params.global != want->global) {
-        snprintf(text, sizeof text, "%.9g, which the source's weights give", (double)want->global);
+        snprintf(text, sizeof text, "%.9g, computed from the source's weights",
+                 (double)want->global);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_global_scale is %.9g",
                                (double)s->params.global));
     }
@@ -168,7 +169,7 @@ static osh_status module_compare_params(osh_ctx *cx, osh_verify *v, const osh_li
         float a = osh_tensor_at(s->params.scale, i), b = osh_tensor_at(want->scale, i);
         if (a == b) continue;
         n++;
-        snprintf(text, sizeof text, "%.9g, which the source's weight gives", (double)b);
+        snprintf(text, sizeof text, "%.9g, computed from the source's weight", (double)b);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_scale %lld is %.9g", (long long)i,
                                (double)a));
     }
@@ -180,7 +181,7 @@ static osh_status module_compare_params(osh_ctx *cx, osh_verify *v, const osh_li
             b = ((const int8_t *)want->zero->data)[i];
         if (a == b) continue;
         n++;
-        snprintf(text, sizeof text, "%d, which the source's weight gives", b);
+        snprintf(text, sizeof text, "%d, computed from the source's weight", b);
         OSH_TRY(
             osh_verify_add(cx, v, l->name, text, "weight_zero_point %lld is %d", (long long)i, a));
     }
@@ -200,7 +201,8 @@ static osh_status module_compare_codes(osh_ctx *cx, osh_verify *v, const osh_lin
         bool zeros = floats && !(s->codes[i] & magnitude) && !(nearest[i] & magnitude);
         if (s->codes[i] == nearest[i] || zeros) continue;
         n++;
-        snprintf(text, sizeof text, "%d, the nearest", floats ? nearest[i] : (int8_t)nearest[i]);
+        snprintf(text, sizeof text, "%d, the nearest code",
+                 floats ? nearest[i] : (int8_t)nearest[i]);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the code of row %lld, column %lld is %d",
                                (long long)(i / l->I), (long long)(i % l->I),
                                floats ? s->codes[i] : (int8_t)s->codes[i]));
@@ -353,10 +355,10 @@ static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
                                "the squared error is %.1f times that of rounding", ratio));
     }
     if (e->n_bad > 1 + l->O / ROWS) {
-        snprintf(text, sizeof text, "at most %.0f times in all rows but %lld", ROW_FACTOR,
+        snprintf(text, sizeof text, "at most %.0f times in all rows except %lld", ROW_FACTOR,
                  (long long)(1 + l->O / ROWS));
         OSH_TRY(osh_verify_add(cx, v, l->name, text,
-                               "the squared error of %lld rows is larger, that of row %lld %.1f "
+                               "%lld rows have a larger squared error; in row %lld it is %.1f "
                                "times that of rounding",
                                (long long)e->n_bad, (long long)e->bad_row, e->worst_row));
     }

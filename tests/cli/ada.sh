@@ -28,7 +28,7 @@ for r in "${recipes[@]}"; do
     one $r plain --threads 1 --sequential-targets Linear --log-level debug >/dev/null 2>log
     grep -q "layers.0.mlp.up_proj: step 0: loss" log || fail "$r: no losses in the log"
     sums plain >want
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     python3 - $r <<'P'
 import json, os, sys
 report = json.load(open("plain/oneshot-report.json"))
@@ -54,8 +54,8 @@ P
         >log 2>&1
     same out want "$r, counted"
     if INJECT_AT=$(($(cat calls) * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1; then fail "$r: not killed"; fi
-    one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
+        one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1; then fail "$r: the run was not killed"; fi
+    one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: the run does not continue"; }
     same out want "$r, killed"
 done
 # --target-bits must choose bits by the loss of rounding to nearest, even if the modifier is
@@ -70,9 +70,9 @@ diff few.chosen near.chosen || fail "the losses of a survey are not those of rou
 # With 0 iterations, AutoRound gives the bytes of rounding to nearest.
 recipe none AutoRoundModifier W4A16 ", iters: 0"
 for r in none near; do "$ONESHOT" --model "$model" --recipe $r.yaml --progress none --output $r.out >/dev/null 2>log; done
-cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are not rounding"
-"$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 --verbose >msg 2>&1 || { cat msg; fail "no plan"; }
-grep -q "not in the estimate: the host learns the codes of Linears" msg || { cat msg; fail "the host's work is not said"; }
+cmp none.out/model.safetensors near.out/model.safetensors || fail "iters 0 gives other bytes than rounding to nearest"
+"$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 --verbose >msg 2>&1 || { cat msg; fail "the plan fails"; }
+grep -q "not in the estimate: the host learns the codes of Linears" msg || { cat msg; fail "the plan does not name the work of the host"; }
 # If learning diverges, modules are rounded to nearest, with a warning. With --strict the run fails.
 for unit in linear block; do
     recipe far AdaQuantModifier W8A8 ", num_iterations: 3, learning_rate: 0.1, unit: $unit"
@@ -81,7 +81,7 @@ for unit in linear block; do
     grep -q 'diverged: rounded to nearest; want a smaller' err || fail "no warning: $(cat err)"
     "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "diverged, $unit: $(cat log)"
     rm -rf out
-    if one far out --strict >/dev/null 2>err; then fail "--strict takes rounding for learning"; fi
+    if one far out --strict >/dev/null 2>err; then fail "--strict accepts a fallback to rounding"; fi
     rm -rf out out.oneshot-partial
 done
 echo "the same bytes, nearer than rounded"

@@ -25,32 +25,32 @@ one --model "$model" --adapter lora --output b # accepts a finished output of th
 gptq --model merged --output c
 gptq --model "$model" --adapter lora --output d --threads 1 --batch-size 2
 same c d
-"$ONESHOT" verify d --model "$model" --adapter lora >log || fail "verify"
+"$ONESHOT" verify d --model "$model" --adapter lora >log || fail "verify fails"
 ! "$ONESHOT" verify d --model "$model" >log 2>&1 || fail "verify without the adapter"
 grep -q "$layer.mlp.down_proj.weight: of the source has checksum" log || fail "verify without the adapter"
 for m in "merged" "$model --adapter lora"; do
     # shellcheck disable=SC2086
-    "$ONESHOT" eval --model $m --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >"eval.${#m}" || fail "eval of $m"
+    "$ONESHOT" eval --model $m --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >"eval.${#m}" || fail "eval of $m fails"
 done
 cmp eval.*
 "$ONESHOT" eval --model merged --reference "$model" --adapter lora --dataset "$data" --max-seq-length 48 --max-windows 2 \
     --progress none >log || fail "eval with a reference"
-grep -q '^kl divergence 0.000000  top-1 agreement 1.0000$' log || fail "the reference is not merged"
+grep -q '^kl divergence 0.000000  top-1 agreement 1.0000$' log || fail "the adapter is not merged into the reference"
 
 # The reports name the adapter. If a module is not quantized, the output has its merged weight.
 grep -q '^| Adapter | LoRA lora, merged into 2 tensors |$' b/README.md || fail "README.md"
-grep -q '"adapter": "lora"' b/oneshot-report.json || fail "the report"
+grep -q '"adapter": "lora"' b/oneshot-report.json || fail "the report does not name the adapter"
 "$ONESHOT" plan --model "$model" --adapter lora --scheme W4A16 --group-size 32 >log || fail "plan"
 grep -q '^adapter *LoRA lora, merged into 2 tensors$' log || fail "plan"
 one --model merged --ignore 're:.*down_proj$' --output e
 one --model "$model" --adapter lora --ignore 're:.*down_proj$' --output f
 same e f
-grep -q '"rule": "merged", "source": "'$layer.mlp.down_proj.weight f/oneshot-manifest.json || fail "the manifest"
+grep -q '"rule": "merged", "source": "'$layer.mlp.down_proj.weight f/oneshot-manifest.json || fail "the manifest does not name the merged tensor"
 
 # Tests an adapter with a quantized source.
 one --model "$model" --output packed
-"$ONESHOT" --model packed --adapter lora --scheme W8A16 --group-size 32 --output g --progress none >log 2>&1 || fail "a quantized source"
-"$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of a quantized source"
+"$ONESHOT" --model packed --adapter lora --scheme W8A16 --group-size 32 --output g --progress none >log 2>&1 || fail "the run with a quantized source fails"
+"$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of the output of a quantized source fails"
 
 # The message names the smallest budget that would be enough. The job works with this budget.
 refused 2 'want at least' --model "$model" --adapter lora --output h --host-memory 5MiB

@@ -21,4 +21,4 @@ for least in 120000 200000 300000; do # enough to load OpenBLAS, and for 0, 1 or
         [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "$least KiB: something is left"
     done
 done
-limited 4000000 "${compress[@]}" --threads 3 || fail "4 GB are too little: $(cat log)"
+limited 4000000 "${compress[@]}" --threads 3 || fail "the job fails with 4 GB of address space: $(cat log)"

@@ -42,7 +42,7 @@ grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernor
     { cat plan.txt; fail "heads: wrong mappings for heads with their own values"; }
 plan given docs >plan.txt 2>log # LLM Compressor skips the mapping from v_proj to o_proj
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 weights' plan.txt ||
-    { cat plan.txt; fail "docs: not the mappings that are given"; }
+    { cat plan.txt; fail "docs: the plan has other mappings than the recipe"; }
 
 declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic")
 runs=("rtn docs layer" "gptq heads Linear" "given heads basic")
@@ -52,7 +52,7 @@ for what in "${runs[@]}"; do
     flags=(${how[$t]})
     one $r $m plain "${flags[@]}" --threads 1 >/dev/null
     sums plain >want
-    "$ONESHOT" verify plain --model "${from[$m]}" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    "$ONESHOT" verify plain --model "${from[$m]}" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
     grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$what: nothing is called changed"
     rm -rf "out.$r" && mv plain "out.$r"
     one $r $m out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
@@ -69,8 +69,8 @@ P
     same out want "$what, counted"
     for share in 50 85; do
         if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-            one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: not killed"; fi
-        one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: does not go on"; }
+            one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: the run was not killed"; fi
+        one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: the run does not continue"; }
         same out want "$what, killed at $share %"
     done
 done

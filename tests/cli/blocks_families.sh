@@ -29,7 +29,7 @@ check() { # arguments: case, layers
         sums out >want
         [ $r = au ] || break
         rm -rf out
-        "$ONESHOT" "${job[@]}" "${run[@]}" --recipe au.yaml --threads 3 --batch-size 3 >/dev/null 2>&1 || fail "$1: threads"
+        "$ONESHOT" "${job[@]}" "${run[@]}" --recipe au.yaml --threads 3 --batch-size 3 >/dev/null 2>&1 || fail "$1: the run with three threads fails"
         sums out | cmp - want || fail "$1: other threads and batches make other bytes"
     done
     # runs with the smallest device memory, and with another number of threads

@@ -68,7 +68,7 @@ code=0
 # like any other scale.
 refused() { # argument: part of the message
     ! "$ONESHOT" --model bad --scheme W8A16 --ignore lm_head --output made --progress none >log 2>&1 || fail "not refused: $1"
-    grep -q -- "$1" log || fail "other words than '$1'"
+    grep -q -- "$1" log || fail "the message lacks '$1'"
 }
 plant() { # arguments: source, tensor, bytes in hexadecimal
     rm -rf bad made* && cp -r $1 bad
@@ -81,8 +81,8 @@ plant nv weight_global_scale 00000000 && refused 'k_proj.weight_global_scale is 
 plant mx4 weight_scale ff && refused 'k_proj.weight_scale holds inf'
 plant fp8 weight_scale 0000c07f && refused 'k_proj.weight_scale holds nan'
 plant pack weight_scale 0000
-"$ONESHOT" --model bad --scheme W8A16 --group-size 128 --ignore lm_head --output made --progress none >log 2>&1 || fail "a scale of 0"
-"$ONESHOT" verify made --model bad >log || fail "a scale of 0"
+"$ONESHOT" --model bad --scheme W8A16 --group-size 128 --ignore lm_head --output made --progress none >log 2>&1 || fail "a scale of 0 is not accepted"
+"$ONESHOT" verify made --model bad >log || fail "a scale of 0 is not accepted"
 plant float input_scale 0000
-! "$ONESHOT" eval --model bad --dataset "$data" --max-seq-length 32 --progress none >log 2>&1 || fail "an input scale of 0"
-grep -q 'a static scale is 0, want a positive number.*k_proj' log || fail "an input scale of 0"
+! "$ONESHOT" eval --model bad --dataset "$data" --max-seq-length 32 --progress none >log 2>&1 || fail "an input scale of 0 is not refused"
+grep -q 'a static scale is 0, want a positive number.*k_proj' log || fail "an input scale of 0 is not refused"

@@ -23,7 +23,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 values() { find . -name '*.values' -o -name 'oneshot-scratch'; }
 same() { # arguments: recipe, flags
     one "$1" out "${@:2}"
-    [ "$(sum out)" = "$want" ] || fail "other bytes: $*"
+    [ "$(sum out)" = "$want" ] || fail "the output has other bytes: $*"
     [ -z "$(values)" ] || fail "files are left: $*: $(values)"
     rm -rf out
 }
@@ -54,11 +54,11 @@ least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*want at least --host-m
 [ -n "$least" ] || fail "no smallest budget: $(plan caches.yaml --host-memory 4MiB)"
 plan caches.yaml | grep -q 'read twice: kept in memory' || fail "$(plan caches.yaml)"
 plan caches.yaml --host-memory "$least" | grep -q 'read twice: made again' || fail "$least"
-plan caches.yaml --host-memory 60MB | grep -q 'read twice: kept on the disk' || fail "60 MB are enough"
-plan caches.yaml --host-memory 60MB --scratch-size 1kB | grep -q 'read twice: made again' || fail "1 kB is enough"
-plan caches.yaml --calib-cache disk --mem-opt-level 1 | grep -q 'read twice: kept on the disk' || fail "no disk"
-plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep -q -- '--scratch-size' || fail "1 kB is enough"
-if plan binned.yaml | grep -q 'read twice'; then fail "nothing is looked at twice"; fi
+plan caches.yaml --host-memory 60MB | grep -q 'read twice: kept on the disk' || fail "with 60 MB, the plan does not keep the values on the disk"
+plan caches.yaml --host-memory 60MB --scratch-size 1kB | grep -q 'read twice: made again' || fail "a scratch size of 1 kB is not observed"
+plan caches.yaml --calib-cache disk --mem-opt-level 1 | grep -q 'read twice: kept on the disk' || fail "the plan does not keep the values on the disk"
+plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep -q -- '--scratch-size' || fail "a scratch size of 1 kB is not observed"
+if plan binned.yaml | grep -q 'read twice'; then fail "the plan reads values twice without need"; fi
 same caches --host-memory "$least"
 
 # Tests disk_f16, which stores F32 values as F16. This halves the files and changes the output, but
@@ -87,7 +87,7 @@ one finely f32 --calib-cache disk --overwrite
 # with layers as targets the values are kept in memory; with Linears as targets they are read again
 # from their tier
 for way in "" "--sequential-targets Linear"; do
-    if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
+    if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "the value 3e9 is stored as F16"; fi
     grep -q 'token [0-9]*, channel [0-9]*: .* is larger than the largest F16 value (65504): want --calib-cache disk; .*value model.layers.1' err ||
         fail "$way: $(cat err)"
     rm -rf out.oneshot-partial
@@ -100,7 +100,7 @@ plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16 and hav
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml --calib-cache disk --threads 1 --output all >/dev/null
 for at in 2 3 4; do
     if INJECT_AT=$(($(cat calls) * at / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml \
-        --calib-cache disk --threads 1 --output out >/dev/null 2>&1; then fail "it was not killed"; fi
+        --calib-cache disk --threads 1 --output out >/dev/null 2>&1; then fail "the run was not killed"; fi
     way=(ram disk recompute)
     same caches --calib-cache "${way[at - 2]}"
 done

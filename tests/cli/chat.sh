@@ -26,7 +26,7 @@ job=(--model "$model" --scheme W4A16 --method gptq --max-seq-length 48 --progres
 same() { # arguments: reference output, then data and flags
     "$ONESHOT" "${job[@]}" --output out --dataset "${@:2}" 2>err >/dev/null || fail "$* $(cat err)"
     [ -e "$1.want" ] || cp out/model.safetensors "$1.want"
-    cmp out/model.safetensors "$1.want" || fail "$*: other bytes"
+    cmp out/model.safetensors "$1.want" || fail "$*: the output has other bytes"
 }
 same chat text.jsonl
 same chat messages.jsonl --log-level info
@@ -44,9 +44,9 @@ done
 cmp text.eval messages.eval
 
 refused() { # arguments: part of the message, then flags
-    if last_wins "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "taken: $*"; fi
+    if last_wins "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "not refused: $*"; fi
     grep -qF -- "$1" err || fail "$* $(cat err)"
-    [ ! -e no ] || fail "an output"
+    [ ! -e no ] || fail "there is an output"
 }
 refused "text template line 1: 'propmt' is undefined; while reading pairs.jsonl line 1" pairs.jsonl --text-template '{{ propmt }}'
 refused "text template line 1: the filter 'nosuch' is not supported" pairs.jsonl --text-template '{{ prompt|nosuch }}'

@@ -6,13 +6,13 @@ printf '#!/bin/sh\nexit 9\n' >bin/nvidia-smi && chmod +x bin/nvidia-smi
 export PATH=$PWD/bin:$PATH
 code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out 2>err || code=$?
-[ $code = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'there is no NVIDIA GPU' err && [ ! -e out ]
+[ $code = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'this machine has no NVIDIA GPU' err && [ ! -e out ]
 code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--out is not given' err
 code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --pack carried --build-dir . 2>err || code=$?
-[ $code = 1 ] && grep -q 'oneshot is not there: build the target gpu_programs first' err
+[ $code = 1 ] && grep -q 'oneshot does not exist: build the target gpu_programs first' err
 
 # --pack refuses a file of more than 25 MB. The test calls --pack for a build without CUDA, which
 # has files with the same names as a build with CUDA.

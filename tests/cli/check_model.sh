@@ -15,7 +15,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 check 0 "$model"
 says '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$'
 says 'loss 5\.[0-9]*; a random guess has ln 4096 = 8.3178'
-! grep -q guessing out || fail "a trained model guesses"
+! grep -q guessing out || fail "the command takes a trained model for a random one"
 
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 samples=1 tokens=8
 check 0 random
@@ -28,7 +28,7 @@ check 1 random
 says 'wrong  tensor model.embed_tokens.weight has 2 dimensions, shape \[300, 64...\], config.json wants \[4096, 64\]'
 says 'wrong  tensor lm_head.weight has'
 says '0 missing from'
-! grep -q 'loss' out || fail "a sample ran"
+! grep -q 'loss' out || fail "a sample runs, although tensors are wrong"
 rm -r random
 "$OSH_TOOLS/make_model" random hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=4096 samples=1 tokens=8
 cp "$model/tokenizer.json" random

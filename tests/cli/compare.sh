@@ -34,7 +34,7 @@ awk 'length($0) > 80 { exit 1 }' table || fail "a line is too long: $(cat table)
 [ "$(wc -l <table)" = 5 ] && grep -q '^reference  *[0-9]*\.[0-9]*$' table || fail "$(cat table)"
 grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' table || fail "$(cat table)"
 grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
-"$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
+"$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference is not printed"
 
 # For an output, `compare` must print the size and the loss from its report, and the numbers that
 # --eval measured. These numbers must equal those of eval --panel. The cells of an output without an
@@ -67,9 +67,9 @@ for n in (17, 30, 5): print(json.dumps({'input_ids': [random.randrange(v) for _ 
 done
 
 # The message names the smallest budget that would be enough. The job works with this budget.
-if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
+if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "a budget of 1 MiB is not refused"; fi
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
-"$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "$least is not enough"
+"$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "the command fails with the smallest budget, $least"
 "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json >want
 cmp want got
 

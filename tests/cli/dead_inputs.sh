@@ -10,7 +10,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/clear_tensor.py" model $attn.v_proj.weight 
 "$OSH_TOOLS/st_edit" model fill model.layers.1.input_layernorm.weight 0 6 000000000000 # 3 channels
 run() { # arguments: name, flags; prunes with the modifiers of $name.yaml and verifies the output
     "$ONESHOT" --model model --recipe $1.yaml --dataset model/calibration.jsonl --progress none --output $1 "${@:2}" >log 2>&1 || fail "$1"
-    "$ONESHOT" verify $1 --model model >verify.log 2>&1 || { cat verify.log; fail "$1 is sound"; }
+    "$ONESHOT" verify $1 --model model >verify.log 2>&1 || { cat verify.log; fail "verify of $1 fails"; }
 }
 I='ignore: ["re:.*lm_head"]'
 scheme='config_groups: {all: {targets: [Linear], weights: {num_bits: 8, type: int, strategy: group, group_size: 32}}}'
@@ -30,7 +30,7 @@ P2
 recipe gptq "$gptq"
 grep -q "warning: $attn.o_proj: its inputs were all 0: rounded to nearest" log || fail "no warning"
 n=$(grep -c 'warning: model.layers.1.self_attn.[qkv]_proj: 3 of 64 input channels were 0 for all tokens: their weights become 0' log) || true
-[ "$n" = 3 ] || fail "$n of 3 Linears with three dead channels"
+[ "$n" = 3 ] || fail "found $n Linears with three dead channels, wanted 3"
 ! "$ONESHOT" --model model --recipe gptq.yaml --dataset model/calibration.jsonl --progress none --output strict --strict >log 2>&1 || fail strict
 grep -q "$attn.o_proj: its inputs were all 0: rounded to nearest; --strict allows no fallback" log || fail strict
 recipe original "GPTQModifier: {$scheme, $I, target: original, scale_search: ldl, refine: [descend]}"
@@ -54,6 +54,6 @@ next(x for x in m["modules"] if x["name"] == name)["relative_squared_error"] = 1
 P2
     "$OSH_TOOLS/st_edit" zero manifest
     ! "$ONESHOT" verify zero --model model >log 2>&1 || fail "$name: verify accepts a weight of zeros"
-    grep -q "$attn.o_proj: all weights are 0, wanted values that are not 0" log || fail "$name: zeros"
+    grep -q "$attn.o_proj: all weights are 0, wanted values that are not 0" log || fail "$name: verify does not report weights of zeros"
     rm -rf zero
 done

@@ -158,5 +158,5 @@ want 2 'ignore: want names with commas between them, got .lm_head,.' --model unt
 
 # Tests an unknown architecture, with and without data.
 sed -i 's/LlamaForCausalLM/OddForCausalLM/' untied/config.json
-want 1 'OddForCausalLM is not known; oneshot help models lists the known ones; without data any architecture will do: --quality fast' \
+want 1 'OddForCausalLM is not known; oneshot help models lists the known ones; without data, every architecture is supported: want --quality fast' \
     --model untied --scheme W8A16 --group-size 16 --method gptq --dataset untied/calibration.jsonl

@@ -27,7 +27,7 @@ sed -i 's/\("dropped": \["[^"]*\.experts\.\)[0-9]*/\17/' edited/oneshot-manifest
 cmp -s out/oneshot-manifest.json edited/oneshot-manifest.json && fail "no other list of dropped tensors"
 ! "$ONESHOT" verify edited --model m >found 2>&1 || fail "another list of dropped tensors is not found"
 grep -q '^dropped: has .*experts.7.* as its tensor 0, wanted ' found || fail "$(cat found)"
-"$ONESHOT" "${job[@]}" --threads 1 --output out | grep -q 'nothing to do' || fail "it is not known to be finished"
+"$ONESHOT" "${job[@]}" --threads 1 --output out | grep -q 'nothing to do' || fail "the same command does not find the finished output"
 "$ONESHOT" eval --model out --dataset m/calibration.jsonl --max-seq-length 40 --progress none >/dev/null
 cat >look.py <<'P'
 import json, struct, sys
@@ -66,15 +66,15 @@ python3 look.py
 # as recipe, and after a kill.
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${job[@]}" --threads 3 --batch-size 4 --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: the output has other bytes"
 "$ONESHOT" --model m --recipe out/recipe.yaml --progress none --output again >said
 [ "$(sha256sum <again/model.safetensors)" = "$want" ] && ! grep -q 'experts:' said || fail "its recipe: other bytes, $(cat said)"
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --output all >/dev/null
 for at in 2 5 8; do
     if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
-        --output killed >/dev/null 2>&1; then fail "it was not killed"; fi
+        --output killed >/dev/null 2>&1; then fail "the run was not killed"; fi
     "$ONESHOT" "${job[@]}" --output killed >/dev/null
-    [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
+    [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: the output has other bytes"
     rm -rf killed
 done
 # verify finds a recipe.yaml that keeps expert 1, although the output has expert 0 instead

@@ -20,7 +20,7 @@ check() { # arguments: case, Linears in a layer, layers, other Linears
     local job=(--model "$case" --recipe recipe.yaml --dataset "$case/calibration.jsonl" --progress none --threads 2 --output out)
     "$ONESHOT" "${job[@]}" --sequential-targets Linear >/dev/null || fail "$case: Linears as targets"
     rm -rf out
-    "$ONESHOT" "${job[@]}" >/dev/null || fail "$case: does not run"
+    "$ONESHOT" "${job[@]}" >/dev/null || fail "$case: the run fails"
     "$ONESHOT" verify out --model "$case" >log || fail "$case: $(cat log)"
     local n
     n=$(codes out)
@@ -91,7 +91,7 @@ solved() { # arguments: family, number of Linears with codes
     rm -rf "$1" out
     "$OSH_TOOLS/tiny_model" "../families/logits/$1" "$1"
     "$ONESHOT" --model "$1" --recipe recipe.yaml --dataset "$1/calibration.jsonl" --progress none --threads 2 --output out >/dev/null ||
-        fail "$1: does not run"
+        fail "$1: the run fails"
     "$ONESHOT" verify out --model "$1" >log || fail "$1: $(cat log)"
     [ "$(codes out)" = "$2" ] || fail "$1: $(codes out) Linears have codes, want $2"
 }

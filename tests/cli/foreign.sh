@@ -12,7 +12,7 @@ cp m/data/calibration.jsonl data.jsonl
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
 killed() { # arguments: number of a disk call, then the arguments of one()
-    if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
+    if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "the run was not killed"; fi
 }
 state() { # prints inode, size and time of change of all files
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
@@ -84,7 +84,7 @@ rm m/side.txt; one o --restart >/dev/null; rm -r o
 
 # If a key occurs twice in the journal, --restart must discard the partial directory. --restart must
 # delete only files of the run.
-echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
+echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "the unfinished output lacks side.txt"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "'source side.txt' occurs twice.*of $p; --restart discards" ../log || fail "exit $code"
@@ -145,15 +145,15 @@ refused '--model m lies in .*m, ' m --overwrite
 refused '--model m lies in .*m, ' m/../m/. --overwrite
 refused '--model m lies in ' . --overwrite
 mv m $p; refused "--model $p lies in $p, and this run would delete" o --overwrite --model $p --restart; mv $p m
-one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
-rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
+one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "the run changes the model, or makes no output in its directory"
+rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "the run replaces the link to the output"
 
 # In --scratch-dir, another program has made the directory for the values of the run.
 gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
 calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
-INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"
+INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "the run was not killed"
 dir=$(echo s/oneshot-*)
-[ -e "$dir/oneshot-scratch" ] || fail "no directory for values is left"
+[ -e "$dir/oneshot-scratch" ] || fail "the killed run leaves no directory of values"
 rm -r v.oneshot-partial "$dir"
 one() { calibrated "$@"; }
 mkdir "$dir" && echo mine >"$dir/file"; refused "$dir was not made by oneshot" v; refused "$dir was not made by oneshot" v --restart
@@ -165,5 +165,5 @@ one v >/dev/null
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
 t=o.oneshot-trial.oneshot-partial
 mkdir $t && echo mine >$t/file; refused "$t was not made by oneshot" o; rm -r $t
-state >../before; one o >/dev/null; state | diff ../before - || fail "a trial leaves something"
+state >../before; one o >/dev/null; state | diff ../before - || fail "a refused run changes files"
 [ $n -ge 65 ] || fail "only $n cases ran"

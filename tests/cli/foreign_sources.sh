@@ -35,12 +35,12 @@ for how in $formats; do
     one --model $how --output $how.a
     same a $how.a
     [ -z "$(find $how.a -name 'quant*')" ] || fail "$how.a has a description of its source"
-    "$ONESHOT" verify $how.a --model $how >log || fail "verify of $how"
-    "$ONESHOT" eval --model $how --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >log || fail "eval of $how"
+    "$ONESHOT" verify $how.a --model $how >log || fail "verify of $how fails"
+    "$ONESHOT" eval --model $how --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >log || fail "eval of $how fails"
     cmp log packed.eval
-    "$ONESHOT" inspect $how >log || fail "inspect of $how"
-    grep -q "^quantized  28 modules by ${how%%_*}$" log || fail "inspect of $how"
-    "$ONESHOT" plan --model $how --scheme W8A16 --group-size 32 >log || fail "plan of $how"
+    "$ONESHOT" inspect $how >log || fail "inspect of $how fails"
+    grep -q "^quantized  28 modules by ${how%%_*}$" log || fail "inspect of $how fails"
+    "$ONESHOT" plan --model $how --scheme W8A16 --group-size 32 >log || fail "plan of $how fails"
     [ $how = gptq ] || [ $how = awq ] || continue
     gptq --model $how --output $how.b
     same b $how.b
@@ -58,7 +58,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" sym bnb bitsandbytes
 for m in sym bnb; do
     one --model $m --output $m.a --threads 1
     gptq --model $m --output $m.b
-    "$ONESHOT" verify $m.b --model $m >log || fail "verify of $m"
+    "$ONESHOT" verify $m.b --model $m >log || fail "verify of $m fails"
 done
 same sym.a bnb.a
 same sym.b bnb.b
@@ -76,11 +76,11 @@ refused 'up_proj.weight.quant_state.bitsandbytes__fp4 are missing: want one' --m
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 for m in nv modelopt; do
     gptq --model $m --output $m.b
-    "$ONESHOT" verify $m.b --model $m >log || fail "verify of $m"
+    "$ONESHOT" verify $m.b --model $m >log || fail "verify of $m fails"
     "$ONESHOT" eval --model $m --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none | tail -1 | cut -c 1-15 >$m.eval
 done
 cmp nv.eval modelopt.eval
-grep -q '^perplexity ' nv.eval || fail "eval of NVFP4"
+grep -q '^perplexity ' nv.eval || fail "eval of NVFP4 fails"
 describe modelopt '{"quant_algo": "NVFP4_AWQ"}'
 refused "quant_algo 'NVFP4_AWQ': want FP8" --model other --output x
 describe modelopt '{"group_size": 32}'
@@ -99,7 +99,7 @@ refused 'up_proj.weight_scale holds nan' --model modelopt --output x
 sed -i 's/"bits": 4/"bits":  4/' gptq_file/quantize_config.json
 code=0
 last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q 'quantize_config.json' log || fail "exit $code: another description of the source is not seen"
+[ $code = 2 ] && grep -q 'quantize_config.json' log || fail "exit $code: a changed quantize_config.json is not refused"
 
 # AutoRound writes tensors in the format of GPTQ (with one of two conventions of zero points), or in
 # the format of AWQ.

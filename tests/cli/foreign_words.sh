@@ -20,9 +20,9 @@ says 2 "unknown option '--Max_Length': want --max-seq-length" --Max_Length 4
 says 2 "unknown option '--gpus': a process uses one GPU: for 4 GPUs, want \`mpirun -n 4 oneshot" --gpus 2
 says 2 "unknown option '--tensor-parallel-size': a process uses one GPU; --tensor-parallel N checks" --tensor-parallel-size 2
 says 2 "--device cuda:0,cuda:1: want cpu, cuda or cuda:N, because a process uses one GPU (for several GPUs" --model "$model" --scheme W4A16 --output o --device cuda:0,cuda:1
-says 2 "--verbose: a run prints no plan; this is for \`oneshot plan\`: want --log-level info" --model "$model" --scheme W4A16 --output o --verbose
+says 2 "--verbose: a run prints no plan; the flag belongs to \`oneshot plan\`: want --log-level info" --model "$model" --scheme W4A16 --output o --verbose
 for flag in --json --largest-layer; do
-    says 2 "$flag: a run prints no plan; this is for \`oneshot plan\`" --model "$model" --scheme W4A16 --output o $flag
+    says 2 "$flag: a run prints no plan; the flag belongs to \`oneshot plan\`" --model "$model" --scheme W4A16 --output o $flag
 done
 says 2 "sequential target LlamaDecodrLayer matches no module of the model; did you mean LlamaDecoderLayer?" --model "$model" --scheme W4A16 \
     --method gptq --dataset "$model/data/calibration.jsonl" --output o --sequential-targets LlamaDecodrLayer
@@ -35,7 +35,7 @@ says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --sche
 for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
     says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o
     grep -q "want ${scheme#* }" err || fail "$scheme: $(cat err)"
-    ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
+    ! grep -q "scheme:[0-9]" err || fail "the message names a position without a file: $(cat err)"
 done
 
 # All flags and pages that the hints name must exist.

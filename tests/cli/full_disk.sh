@@ -19,5 +19,5 @@ set +e
 code=$?
 set -e
 [ $code = 1 ] || { echo "exit $code, want 1"; cat stderr; exit 1; }
-grep -q 'the disk of small/out has .* bytes free, the output takes' stderr || { cat stderr; exit 1; }
+grep -q 'the disk of small/out has .* bytes free, the output needs' stderr || { cat stderr; exit 1; }
 [ -z "$(ls -A small)" ] || { echo "left behind:"; ls -A small; exit 1; }

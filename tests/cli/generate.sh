@@ -23,7 +23,7 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 
 # A budget that is too small must be refused with a message that names the smallest budget that is
 # enough. With this budget, the run must work. It reads the weights again for each token.
-if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
+if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "a budget of 1 MiB is not refused"; fi
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
 for more in 0 2; do
@@ -37,7 +37,7 @@ for more in 0 2; do
     [ "$SANITIZED" ] || [ $peak -le $(((least + more) << 20)) ] || fail "measured $peak, budget $budget"
 done
 # The budget in the message is exact to 1 MiB.
-if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "2 MiB less are enough"; fi
+if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "a budget of 2 MiB less than the smallest is not refused"; fi
 
 # Tests tokens that are drawn at random.
 a=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 1 --json | ids)
@@ -59,12 +59,12 @@ case $got in *'"new_ids": [297, 515, 293, 489, 267, 468, 878], "text": " is used
 *) fail "does not end at 878: $got" ;; esac
 rm ends/generation_config.json
 sed -i 's/"eos_token_id": 0/"eos_token_id": 468/' ends/config.json
-gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468\]' || fail "config.json does not end it"
+gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468\]' || fail "the text does not end at eos_token_id of config.json"
 sed -i 's/"eos_token_id": 468,//' ends/config.json
 sed -i 's/"eos_token": "[^"]*"/"eos_token": "The"/' ends/tokenizer_config.json
 gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878, 16, 383' || fail "another text"
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
-gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
+gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "the text does not end at the last of 8 positions"
 
 # Without a tokenizer, prompt and output are ids. A run without a cache must give the same tokens as
 # a run with a cache, also for models with recurrent states or experts.
@@ -109,7 +109,7 @@ run() {
         --num-calibration-samples 2 --max-seq-length 64 --output asked --progress none --threads 2 "$@" >said 2>err
 }
 answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
-if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
+if run --sample "$prompt" --host-memory 1MiB; then fail "a budget of 1 MiB for answers is not refused"; fi
 [ ! -e asked ] || fail "there is an output"
 [ "$SANITIZED" ] || grep -q 'because source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
 least=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
@@ -135,7 +135,7 @@ run --sample "$prompt" # the output is finished, so the run prints the answers o
 cmp <(sed 1d said) <(sed 1d first)
 run --sample "The option" # the answers to another prompt replace the answers in the report
 python3 -c 'import json; s = json.load(open("asked/oneshot-report.json"))["sample"]; assert s["prompt"] == "The option", s'
-[ "$(grep -o '<table id="sample">' asked/oneshot-report.html | wc -l)" = 1 ] || fail "two samples in the report"
+[ "$(grep -o '<table id="sample">' asked/oneshot-report.html | wc -l)" = 1 ] || fail "the report does not have one table of answers"
 "$ONESHOT" verify asked --model $model >/dev/null
 "$ONESHOT" eval --model asked --reference $model --dataset "$OSH_SOURCE_DIR/examples/docs-llama-3m/data/evaluation.txt" \
     --max-windows 1 --max-seq-length 16 --sample "$prompt" --json --progress none >said

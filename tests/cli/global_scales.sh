@@ -25,17 +25,17 @@ reads() {
 reads
 whole=$planned once=$n
 sums >want
-"$ONESHOT" verify out --model m >/dev/null || fail "verify found something"
+"$ONESHOT" verify out --model m >/dev/null || fail "verify reports findings"
 reads --prefetch false
 twice=$((planned - whole))
 [ $twice = $((2 * 2 * (3 * 1024 * 2048 + 1024 * (2 * 1024 + 2 * 256)))) ] || fail "$twice bytes are read twice by plan"
 more=$((n - once - twice)) # each thread that opens a shard reads the header again
 [ ${more#-} -lt 500000 ] || fail "$n bytes are read where all is read twice, $once where nothing is, $twice more by plan"
-sums | cmp - want || fail "--prefetch false: other bytes"
+sums | cmp - want || fail "--prefetch false: the output has other bytes"
 least=$(number host_bytes)
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 all=$(number host_bytes)
-[ "$all" -gt $((least + (8 << 20))) ] || fail "$all bytes with what is held, $least without"
+[ "$all" -gt $((least + (8 << 20))) ] || fail "without a budget, the plan needs $all bytes, the smallest budget is $least"
 middle=0
 tenths="2 4 5 6 7 8 9" shares="3 5 7" threads="1 3"
 [ -z "$SANITIZED" ] || tenths=6 shares=3 threads=3 # builds with sanitizers are slow
@@ -46,13 +46,13 @@ for share in $shares; do
     [ "$planned" -gt "$whole" ] && [ "$planned" -lt $((whole + twice)) ] && middle=$((middle + 1))
     rm -rf out
     run --host-memory $budget >/dev/null
-    sums | cmp - want || fail "--host-memory $budget: other bytes"
+    sums | cmp - want || fail "--host-memory $budget: the output has other bytes"
 done
-[ $middle -gt 0 ] || fail "no budget held a part"
+[ $middle -gt 0 ] || fail "no budget makes a run hold a part of the tensors"
 for threads in $threads; do
     rm -rf out
     run --threads $threads >/dev/null
-    sums | cmp - want || fail "--threads $threads: other bytes"
+    sums | cmp - want || fail "--threads $threads: the output has other bytes"
 done
 
 # Kills runs at several calls that change the disk. At some of these calls q_proj is already
@@ -63,7 +63,7 @@ for tenth in $tenths; do
     rm -rf out out.oneshot-partial
     INJECT_AT=$((calls * tenth / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null 2>&1 || true
     run >log 2>&1 || fail "killed at $tenth tenths: $(cat log)"
-    sums | cmp - want || fail "killed at $tenth tenths: other bytes"
+    sums | cmp - want || fail "killed at $tenth tenths: the output has other bytes"
 done
 
 # Tests Linears of other schemes in the same model, and an observer that searches for the scale
@@ -85,10 +85,10 @@ job=(--model m --recipe mixed.yaml --pipeline datafree)
 rm -rf out
 run --prefetch false >/dev/null
 sums >want
-"$ONESHOT" verify out --model m >/dev/null || fail "mixed: verify found something"
+"$ONESHOT" verify out --model m >/dev/null || fail "mixed: verify reports findings"
 rm -rf out
 run >/dev/null
-sums | cmp - want || fail "mixed: other bytes"
+sums | cmp - want || fail "mixed: the output has other bytes"
 
 # A value that is not finite is found at the first read of the weights. The source is not changed.
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)

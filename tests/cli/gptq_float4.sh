@@ -18,7 +18,7 @@ schemes=(NVFP4 MXFP4A16 MXFP6A8)
 for scheme in "${schemes[@]}"; do
     one $scheme gptq plain --threads 1 >/dev/null
     sums plain >want
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$scheme: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$scheme: verify fails"; }
     if [ -z "$SANITIZED" ]; then
         one $scheme fast rounded >/dev/null
         a=$(kl plain) b=$(kl rounded)
@@ -41,8 +41,8 @@ P
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $scheme gptq out --mem-opt-level 2 >log 2>&1
     same out want "$scheme, counted"
     if INJECT_AT=$(($(cat calls) * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        one $scheme gptq out --mem-opt-level 2 >log 2>&1; then fail "$scheme: not killed"; fi
-    one $scheme gptq out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$scheme: does not go on"; }
+        one $scheme gptq out --mem-opt-level 2 >log 2>&1; then fail "$scheme: the run was not killed"; fi
+    one $scheme gptq out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$scheme: the run does not continue"; }
     same out want "$scheme, killed"
 done
 # With --quality best, no step raises a loss, and all steps together lower the loss. Threads do not
@@ -51,7 +51,7 @@ for scheme in "${schemes[@]}"; do
     part=(--targets 're:model.layers.[01].self_attn.*')
     one $scheme best best "${part[@]}" --threads 1 >/dev/null
     sums best >want
-    "$ONESHOT" verify best --model "$model" >verify.txt || { cat verify.txt; fail "$scheme, best: verify"; }
+    "$ONESHOT" verify best --model "$model" >verify.txt || { cat verify.txt; fail "$scheme, best: verify fails"; }
     python3 - <<'P'
 import json, os
 r = json.load(open("best/oneshot-report.json"))

@@ -22,18 +22,18 @@ page = open("out/oneshot-report.html").read()
 assert page.count('id="perplexity"') == 1 and "11 tokens of row 129 of calibration.jsonl" in page
 P
 "$ONESHOT" compare out >said
-grep -q '11 tokens of row 129 of calibration.jsonl' said || fail "compare: $(cat said)"
+grep -q '11 tokens of row 129 of calibration.jsonl' said || fail "compare does not name the held-back row: $(cat said)"
 run --dataset model/calibration.jsonl --output off --held-back false >said
 if grep -q perplexity said; then fail "--held-back false: $(cat said)"; fi
 for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
-"$ONESHOT" verify out --model model >/dev/null || fail "verify"
-"$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not say it"
+"$ONESHOT" verify out --model model >/dev/null || fail "verify fails"
+"$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not name the held-back row"
 
 # If the command is repeated, it prints the numbers without measuring. --eval replaces the numbers
 # in the JSON and in the HTML report.
 touch -d 2000-01-01 out/oneshot-report.html
 run --dataset model/calibration.jsonl --output out >again
-grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "measured again: $(cat again)"
+grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "the finished output is evaluated again: $(cat again)"
 tail -n 3 model/calibration.jsonl >text.jsonl
 run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 grep -q '^text.jsonl: perplexity [0-9.]*, .* 33 tokens$' said || fail "--eval: $(cat said)"
@@ -49,18 +49,18 @@ P
 # A file with the same name in another directory counts as other data.
 mkdir other && head -n 2 text.jsonl >other/text.jsonl
 run --dataset model/calibration.jsonl --output out --eval other/text.jsonl >said
-grep -q '^other/text.jsonl: perplexity .* 22 tokens$' said || fail "another file: $(cat said)"
+grep -q '^other/text.jsonl: perplexity .* 22 tokens$' said || fail "the file of --eval is not evaluated: $(cat said)"
 run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 
 # If the command is repeated without --eval, the result of --eval stays.
 run --dataset model/calibration.jsonl --output out >said
-if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
+if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "the file of --eval is replaced by the held-back row: $(cat said)"; fi
 
 # arguments: reason, flags. Checks that nothing is measured, and that the run prints the reason
 not() {
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"
-    if grep -q '"evaluation"' no/oneshot-report.json; then fail "$*: an evaluation"; fi
+    if grep -q '"evaluation"' no/oneshot-report.json; then fail "$*: the report has an evaluation"; fi
 }
 not 'calibration uses every row' --dataset all.jsonl
 not 'the rows are shuffled' --dataset model/calibration.jsonl --shuffle-calibration-samples
@@ -70,12 +70,12 @@ not 'calibration uses several data sets' --dataset all.jsonl --dataset text.json
 if [ -z "$SANITIZED" ]; then
     least=$("$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl --json | sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p')
     run --dataset model/calibration.jsonl --host-memory "$least" --output least >said
-    cmp out/model.safetensors least/model.safetensors || fail "the smallest budget: other bytes"
+    cmp out/model.safetensors least/model.safetensors || fail "the smallest budget: the output has other bytes"
     grep -q '^perplexity ' said || fail "the smallest budget: $(cat said)"
 fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
-if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
+if grep -q perplexity said; then fail "too few samples are evaluated: $(cat said)"; fi
 # Faults in data that the run does not read must cause no error. Tests a data set for a recipe that
 # needs no data, and a bad row after the rows for calibration.
 { head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
@@ -84,4 +84,4 @@ if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
 if grep -q perplexity said; then fail "a recipe without data: $(cat said)"; fi
 job[9]=128
 run --dataset bad.jsonl --output bad >said
-if grep -q perplexity said; then fail "a bad row after those that calibrate: $(cat said)"; fi
+if grep -q perplexity said; then fail "a held-back row is evaluated although it is bad: $(cat said)"; fi

@@ -110,7 +110,7 @@ grep -q 'target linear of .*; did you mean Linear?$' stderr || fail "$(cat stder
 plan --targets Linear,mlp.down_proj
 grep -q 'target mlp.down_proj of .*; did you mean re:\.\*mlp\.down_proj\$?$' stderr || fail "$(cat stderr)"
 meant "unknown option '--colour'" 2 --colour red
-if grep -q 'did you mean' stderr; then fail "nothing is near: $(cat stderr)"; fi
+if grep -q 'did you mean' stderr; then fail "a word without a near name gets a proposal: $(cat stderr)"; fi
 meant "completion wants one of bash, zsh or fish, or modules and a model, got 0 arguments" 2 completion
 meant "completion wants one of bash, zsh or fish, or modules and a model, got 2 arguments" 2 completion bash zsh
 meant "nowhere" 1 completion modules nowhere

@@ -30,7 +30,7 @@ cmp tiny-W4A16/model.safetensors b/model.safetensors
 # a directory org/tiny has precedence over the model org/tiny of the Hub
 mkdir -p org && cp -r m org/tiny
 sed -i 's/"LlamaForCausalLM"/"Local"/' org/tiny/config.json
-"$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory is there"
+"$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory does not have priority over the cache"
 rm -r org
 
 refused() { # arguments: part of the message, command
@@ -53,7 +53,7 @@ refused "org/tiny: its snapshot lacks tokenizer.json, in $PWD/$snapshot" $plan
 sed -i 's/"tokenizer.json"/"notes.txt"/' $repo/trees/$commit.json
 $plan >/dev/null
 : >$repo/blobs/0123.abcd.incomplete
-refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete, whose download did not end, in $PWD/$snapshot" $plan
+refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete (its download was interrupted), in $PWD/$snapshot" $plan
 # Tests the mark of a snapshot, a file that lists the files of the snapshot (src/hub/mark.h). The
 # listed files must exist. A damaged mark means that the download did not end.
 mkdir $repo/.oneshot
@@ -61,7 +61,7 @@ bytes=$(stat -Lc %s "$snapshot/config.json")
 mark() { printf 'oneshot snapshot 1\n%b' "$1" >$repo/.oneshot/$commit; }
 for text in open '' "all\n-1 ab config.json\n" "all\n$bytes ab ../config.json\n" "whole\n$bytes ab" "all\n$bytes ab\n" 'what\n'; do
     mark "$text"
-    refused "org/tiny: its snapshot lacks files: its pull did not end, in $PWD/$snapshot" $plan
+    refused "org/tiny: its snapshot lacks files: its download was interrupted, in $PWD/$snapshot" $plan
 done
 mark "whole\n$bytes ab config.json\n2 ab x/tokenizer.json\n"
 refused "org/tiny: its snapshot lacks x/tokenizer.json, in" $plan

@@ -36,7 +36,7 @@ PY
 cp "$file" local.jsonl
 run b --dataset local.jsonl
 cmp a/model.safetensors b/model.safetensors
-cmp "$file.revision" <(printf c0ffee0000000000000000000000000000000000) || fail "no revision"
+cmp "$file.revision" <(printf c0ffee0000000000000000000000000000000000) || fail "the file of the revision is wrong"
 run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 [ "$(sed -n 1p "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.512")")" = '{"text":"Question: 10 {plus} 10?\nAnswer: #### 20"}' ] ||
     fail "$(cat home/oneshot/rows/openai--gsm8k--text/main/*)"
@@ -79,11 +79,11 @@ plan --dataset ok/data --splits 'train[10%:20%]'
 plan --dataset big/data --splits 'train[:90]' --shuffle-calibration-samples --num-calibration-samples 5
 [ "$(wc -l <"$(rows "big--data/-/train%5B%3A90%5D")")" = 90 ] || fail "big"
 plan --dataset ok/data --splits 'train[10%:12%]+test[-2:] + train[:3]' --num-calibration-samples 9
-[ "$(sed -n 's/.*"n":\([0-9]*\).*/\1/p' home/oneshot/rows/ok--data/-/*%2B*.9.jsonl | tr '\n' ' ')" = "25 26 27 28 29 1 2 0 1 " ] || fail "a sum"
+[ "$(sed -n 's/.*"n":\([0-9]*\).*/\1/p' home/oneshot/rows/ok--data/-/*%2B*.9.jsonl | tr '\n' ' ')" = "25 26 27 28 29 1 2 0 1 " ] || fail "the rows of a sum of slices are wrong"
 plan --dataset ultrachat --splits 'train[:1]+test_gen[:1]'
 ls home/oneshot/rows/HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A1%5D%2Btest_gen%5B%3A1%5D.512.jsonl >/dev/null
 plan --dataset unready/data --splits 'train[:2]'
-grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
+grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "the token is not sent"
 
 refused() { # arguments: exit code, part of the message, then the arguments of oneshot
     local want=$1 says=$2 code=0
@@ -130,11 +130,11 @@ most 48 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset 
 eval() { # arguments: flags of eval
     "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"
 }
-"$ONESHOT" eval --model "$model" --dataset ok/data 2>err && fail "all of some split"
+"$ONESHOT" eval --model "$model" --dataset ok/data 2>err && fail "a data set without a split is not refused"
 grep -qF "ok/data is a data set of the Hub: want --splits, such as 'test[:100]'" err || fail "$(cat err)"
 eval --dataset ok/data --splits 'train[2:5]+test[:1]' >by_name
 eval --dataset home/oneshot/rows/ok--data/-/train%5B2%3A5%5D%2Btest%5B%3A1%5D.jsonl >by_file
-diff by_name by_file || fail "another perplexity"
+diff by_name by_file || fail "the perplexity differs from that of the file"
 grep -q '^samples 4 ' by_name || fail "$(cat by_name)"
 eval --dataset gsm8k --dataset-config-name main --splits train --first-window 1 --max-windows 2 >two
 [ "$(wc -l <"$(rows openai--gsm8k--text/main/train.3)")" = 3 ] && grep -q '^samples 2 ' two || fail "$(cat two)"

@@ -77,7 +77,7 @@ refused private "not found at http://127.0.0.1:$hub, or private"
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
-grep -q '^cdn /cut/.* range=bytes=[1-9][0-9]*- ' log || fail "no range"
+grep -q '^cdn /cut/.* range=bytes=[1-9][0-9]*- ' log || fail "the rest of the file is not requested"
 for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
@@ -100,7 +100,7 @@ rm "$at"/model-00002* # removes the link, but not the blob that it names
 [ "$(cat "$(repo ok)/refs/refs/pr/1")" = $second ] && [ -e "$(repo ok)/snapshots/$second/config.json" ] || fail "refs/pr/1"
 HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$first" >/dev/null 2>&1
 [ -z "$(find plain -type l)" ] && cmp m/config.json "plain/models--ok--tiny/snapshots/$first/config.json" || fail "links"
-"$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
+"$ONESHOT" pull ok/tiny@v9 2>err && fail "a revision that does not exist is not refused"
 grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 
 # A plan of a model on the Hub must download only the headers of weight files, and each header only
@@ -110,8 +110,8 @@ grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
 # removes the numbers of host bytes, which differ: the network needs additional memory
 same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; }
-diff <(same plan.there) <(same plan.here) || fail "another plan"
-! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
+diff <(same plan.there) <(same plan.here) || fail "the plan from headers differs from the plan of the files"
+! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "the plan requests whole files"
 for shard in m/*.safetensors; do # at most the header and 16 KiB of each shard were requested
     asked=$(sed -n "s|^cdn /ok/planned/$(basename "$shard").* range=bytes=\([0-9]*\)-\([0-9]*\) .*|\2 \1|p" log | awk '{ n += $1 - $2 + 1 } END { print n }')
     [ "$asked" -le $((16384 + $(od -An -N8 -tu8 "$shard"))) ] || fail "$shard: $asked bytes were asked for"
@@ -119,7 +119,7 @@ done
 at=headers/oneshot/headers/models--ok--planned/$first
 [ "$(stat -c %s "$at/model-00001-of-00003.safetensors")" = "$(stat -c %s m/model-00001-of-00003.safetensors)" ] || fail "size"
 [ "$(du -k "$at/model-00001-of-00003.safetensors" | cut -f1)" -le 16 ] || fail "$(du -k "$at"/*)"
-[ ! -e headers/hub/models--ok--planned/refs ] && [ -z "$(find headers/hub -name 'model-*')" ] || fail "headers in the cache"
+[ ! -e headers/hub/models--ok--planned/refs ] && [ -z "$(find headers/hub -name 'model-*')" ] || fail "the plan leaves files in the cache"
 HF_HOME=$PWD/headers "$ONESHOT" inspect ok/planned >there
 "$ONESHOT" inspect m >here
 diff <(sed 1d there) <(sed 1d here) || fail "inspect"
@@ -127,7 +127,7 @@ HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 >/dev/nul
 for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /ok/planned/$(basename "$shard")" log)" -le 2 ] || fail "$shard: asked for again"
 done
-"$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
+"$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "a plan without ranges is not refused"
 grep -q "does not send the requested part" err || fail "$(cat err)"
 
 # A process is killed during a download. The next process continues after the bytes that exist.
@@ -140,7 +140,7 @@ wait $job 2>/dev/null || true
 : >log
 HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
-grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
+grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "the download begins again from its start: $(cat log)"
 
 # A large file is downloaded in parallel ranges. All bytes must be right, and the download must use
 # little memory. Tests a range that ends early, a wrong byte in the first range, a server that
@@ -156,7 +156,7 @@ starts() { sed -n "s|^cdn /$1/large/.* range=bytes=\([0-9]*\)-[0-9]* .*|\1|p" lo
 noise=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
 for fault in ok cutone wrongonce norange; do large $fault; done
 [ "$(grep -c '^cdn /wrongonce/large/.* range=bytes=0-' log)" = 2 ] || fail "$(grep wrongonce/large log)"
-grep -q '^cdn /norange/large/.* range=- ' log || fail "no stream"
+grep -q '^cdn /norange/large/.* range=- ' log || fail "the file is not requested as a whole"
 HF_HUB_CACHE=$PWD/large "$ONESHOT" pull slow/large --progress none >/dev/null 2>&1 &
 job=$!
 while [ -z "$(find large -name '*.incomplete' -size +0 2>/dev/null)" ] ||
@@ -167,16 +167,16 @@ wait $job 2>/dev/null || true
 [ -s "large/models--slow--large/blobs/$noise.oneshot.ranges" ] || fail "$(ls -l large/models--slow--large/blobs)"
 : >log
 large slow
-[ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
+[ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "the download begins again from its start: $(starts slow)"
 
 # Tests a download through the proxy that HTTP_PROXY names. Without a network, the cache must be
 # used. A name that is a path, such as ./ok/tiny, must never be requested from the Hub.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
-"$ONESHOT" inspect other/name 2>err && fail "no network, and a model"
-grep -q "does not answer.*looking for a model that is not a directory here and not complete in $PWD/home/hub" err || fail "$(cat err)"
-HF_HUB_OFFLINE=1 "$ONESHOT" pull ok/tiny 2>err && fail "offline, and a pull"
+"$ONESHOT" inspect other/name 2>err && fail "a model is found without a network"
+grep -q "does not answer.*looking for a model that is not a local directory and not complete in $PWD/home/hub" err || fail "$(cat err)"
+HF_HUB_OFFLINE=1 "$ONESHOT" pull ok/tiny 2>err && fail "a pull is not refused offline"
 grep -q 'HF_HUB_OFFLINE' err || fail "$(cat err)"
 code=0; "$ONESHOT" pull ./ok/tiny 2>err || code=$?
 [ $code = 2 ] && grep -q 'want org/name' err || fail "$code $(cat err)"

@@ -13,7 +13,7 @@ one() {
 }
 one >/dev/null
 finished() { one "$@" >log 2>err && grep -q 'is finished' log; }
-finished || fail "the same command again"
+finished || fail "the same command does not find the finished output"
 cp out/oneshot-manifest.json manifest
 python3 -c 'import json; print("\n".join(json.load(open("manifest"))["made_of"]))' >fields
 n=0
@@ -54,11 +54,11 @@ printf ' ' >>m/tokenizer_config.json && changed 'source tokenizer_config.json'
 cp "$OSH_SOURCE_DIR/examples/docs-llama-3m/tokenizer_config.json" m/
 "$OSH_TOOLS/st_edit" m flip model.norm.weight 30 3 && changed 'm/model.safetensors: model.norm.weight has checksum'
 cp "$OSH_SOURCE_DIR/examples/docs-llama-3m/model.safetensors" m/ && touch m/model.safetensors
-finished || fail "a shard that was only touched"
+finished || fail "a shard with a new time of change is read as another one"
 echo '# read again' >>recipe.yaml && changed recipe
 cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
 sed -n 2,12p m/data/calibration.jsonl >rows.jsonl && changed data --dataset rows.jsonl
 changed sum_groups --sum-groups 1
-finished --sum-groups 3 || fail "3 groups of 2 samples are 2"
+finished --sum-groups 3 || fail "3 groups of 2 samples count as other groups than 2"
 finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "a flag that changes no byte is refused"
 echo "$n fields"

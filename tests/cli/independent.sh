@@ -29,7 +29,7 @@ one() { # arguments: recipe, output, flags
     last_wins "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --pipeline independent \
         --output "$2" "${@:3}" >log 2>&1
 }
-must() { one "$@" || { cat log; fail "$1: not made"; }; }
+must() { one "$@" || { cat log; fail "$1: the run fails"; }; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 cat >same.py <<'P'
 """same.py A B PATTERN: how many tensors of A have names that match, and how many of them are other bytes in B"""
@@ -63,8 +63,8 @@ echo "as runs behind each other"
 
 "$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent >plan.txt
 grep -q '^pipeline independent' plan.txt && [ "$(grep -c '^traversal [1-4] of 4: ' plan.txt)" = 4 ] ||
-    { cat plan.txt; fail "the plan does not name them"; }
-"$ONESHOT" verify four --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+    { cat plan.txt; fail "the plan does not list the traversals"; }
+"$ONESHOT" verify four --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 python3 - <<'P'
 import json, os
 r = json.load(open("four/oneshot-report.json"))
@@ -81,18 +81,18 @@ least=$("$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipel
 must four out --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) && same out want "the least memory"
 # The plan names the smallest budget. A plan with this budget works; one byte less is refused.
 plan_with() { "$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --device-memory "$1"; }
-plan_with "$least" >log 2>&1 || { cat log; fail "$least bytes of device memory are named, and refused"; }
-plan_with $((least - 1)) >log 2>&1 && fail "$least bytes of device memory are named as the smallest, and less will do"
+plan_with "$least" >log 2>&1 || { cat log; fail "the plan refuses the smallest device memory that it names, $least bytes"; }
+plan_with $((least - 1)) >log 2>&1 && fail "the plan accepts less than the smallest device memory that it names, $least bytes"
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one four out --mem-opt-level 2 && same out want "counted"
 for share in 40 65 88; do
     if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        one four out --mem-opt-level 2; then fail "not killed"; fi
+        one four out --mem-opt-level 2; then fail "the run was not killed"; fi
     "$ONESHOT" --model "$model" --recipe four.yaml "${data[@]}" --progress none --pipeline independent --output out \
-        --mem-opt-level $((share % 2 * 2)) >log 2>&1 || { cat log; fail "killed at $share %: does not go on"; }
+        --mem-opt-level $((share % 2 * 2)) >log 2>&1 || { cat log; fail "killed at $share %: the run does not continue"; }
     same out want "killed at $share %"
 done
 echo "same bytes"
 
-if one pruned out; then fail "pruned and quantized"; fi
-grep -q 'down_proj is changed by SparseGPTModifier and by GPTQModifier' log || { cat log; fail "no reason"; }
+if one pruned out; then fail "a recipe that prunes and then quantizes is not refused"; fi
+grep -q 'down_proj is changed by SparseGPTModifier and by GPTQModifier' log || { cat log; fail "the message does not name the two modifiers"; }
 echo "refused with a reason"

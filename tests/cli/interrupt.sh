@@ -16,7 +16,7 @@ stopped() { # arguments: label, words of the command, which must stop after the 
     INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >said 2>log || code=$?
     [ -e after ] || fail "$1: it was not asked to stop (exit $code): $(tail -c 500 log)"
     [ $code = 0 ] && [ "$may_be" ] || { [ $code = 1 ] && grep -qE '^(oneshot: |.*"exit":1,"text":")interrupted' log; } || fail "$1: exit $code: $(tail -c 500 log)"
-    awk -v s="$(cat after)" -v most=$most 'BEGIN { exit !(s < most) }' || fail "$1: $(cat after) s from the signal to the end"
+    awk -v s="$(cat after)" -v most=$most 'BEGIN { exit !(s < most) }' || fail "$1: the run ends $(cat after) s after the signal"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
@@ -45,8 +45,8 @@ for kind in calibrated rounded; do
         [ ! -e out ] || fail "$step: there is an output"
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command continues from out.oneshot-partial$' log ||
             fail "$step: no hint: $(cat log)"
-        "$ONESHOT" "${job[@]}" >log 2>&1 || fail "$step: the same command: $(cat log)"
-        sums out | cmp - want || fail "$step: other bytes"
+        "$ONESHOT" "${job[@]}" >log 2>&1 || fail "$step: the same command does not continue: $(cat log)"
+        sums out | cmp - want || fail "$step: the output has other bytes"
     done
 done
 

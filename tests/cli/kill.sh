@@ -147,7 +147,7 @@ for shard in plain.gptq/model-*.safetensors; do
         grep -q 'the bytes on the disk differ from the written bytes' log || { cat log; exit 1; }
         caught=$((caught + 1))
     done
-    grep -q 'were recorded and are not on the disk' log && remade=$((remade + 1))
+    grep -q 'recorded tensors are not on the disk' log && remade=$((remade + 1))
     same out want.gptq "a changed shard"
 done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }

@@ -69,7 +69,7 @@ P
 for r in $names; do
     one $r out >/dev/null
     compare $r 2>>apart || { cat apart; fail "$r: other scales"; }
-    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     rm -rf out
 done
 
@@ -79,7 +79,7 @@ for what in "${how[@]}"; do
     read -r r flags <<<"$what"
     one $r plain $flags --threads 1 >/dev/null
     sums plain >want
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
     one $r out $flags --threads 3 --batch-size 4 >/dev/null
     same out want "$what, threads and batch"
     least=$("$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" $flags --json |
@@ -94,8 +94,8 @@ P
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r out $flags --mem-opt-level 2 >log 2>&1
     same out want "$what, counted"
     if INJECT_AT=$(($(cat calls) * 60 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        one $r out $flags --mem-opt-level 2 >log 2>&1; then fail "$what: not killed"; fi
-    one $r out $flags --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: does not go on"; }
+        one $r out $flags --mem-opt-level 2 >log 2>&1; then fail "$what: the run was not killed"; fi
+    one $r out $flags --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: the run does not continue"; }
     same out want "$what, killed"
     rm -rf "$r.out" && mv plain "$r.out"
 done
@@ -106,7 +106,7 @@ echo "the same bytes"
 cache="kv_cache_scheme: {num_bits: 8, type: float}"
 recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
 one learned out >/dev/null
-"$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "learned: verify"; }
+"$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "learned: verify fails"; }
 python3 - <<'P'
 import json, struct
 def scales(out):
@@ -136,8 +136,8 @@ with open("gptq.out/model.safetensors", "r+b") as f:
     f.seek(8 + n + e["data_offsets"][0])
     f.write(b"\0\0")
 P
-! "$ONESHOT" verify gptq.out --model "$model" >verify.txt || fail "a scale of 0 is not found"
-grep -q 'model.layers.2.self_attn.v_scale: is 0' verify.txt || { cat verify.txt; fail "a scale of 0 is not said"; }
+! "$ONESHOT" verify gptq.out --model "$model" >verify.txt || fail "verify accepts a scale of 0"
+grep -q 'model.layers.2.self_attn.v_scale: is 0' verify.txt || { cat verify.txt; fail "verify does not name the scale of 0"; }
 code=0
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --sequential-targets Linear >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "are in two subgraphs" msg || { cat msg; fail "not refused where attention is apart"; }
+[ $code -gt 0 ] && grep -q "are in two subgraphs" msg || { cat msg; fail "a subgraph without the attention is not refused"; }

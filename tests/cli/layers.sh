@@ -34,10 +34,10 @@ object run/pace.c a b
 object run/solve.c b c
 object run/stats.c c a
 check "$OSH_SOURCE_DIR" --objects objects || { cat said; exit 1; }
-grep -q '^3 files call each other in a circle: run/pace.c run/solve.c run/stats.c$' said
+grep -q '^3 files call each other in a cycle: run/pace.c run/solve.c run/stats.c$' said
 object run/stats.c c d
 object run/track.c d a
-refused '4 files call each other in a circle: run/pace.c run/solve.c run/stats.c run/track.c' "$OSH_SOURCE_DIR" --objects objects
+refused '4 files call each other in a cycle: run/pace.c run/solve.c run/stats.c run/track.c' "$OSH_SOURCE_DIR" --objects objects
 
 cp -r "$OSH_SOURCE_DIR/src" "$OSH_SOURCE_DIR/include" .
 check . || { cat said; exit 1; }
@@ -46,13 +46,13 @@ changed() { # arguments: part of the message, line, file; appends the line to th
     echo "$2" >>"src/$3"
     words+=("$1")
 }
-changed 'graph (rank 4) includes plan (rank 10), which is above it' '#include "plan/plan.h"' graph/exec.c
-changed 'run (rank 12) includes eval (rank 12), which is beside it' '#include "eval/eval.h"' run/pace.c
+changed 'graph (rank 4) includes plan (rank 10), which has a higher rank' '#include "plan/plan.h"' graph/exec.c
+changed 'run (rank 12) includes eval (rank 12), which has the same rank' '#include "eval/eval.h"' run/pace.c
 changed '"plan/none.h": no such file below src/' '#include "plan/none.h"' run/pace.c
-changed 'is the name of a modifier: of modifiers alone' 'static const char *x = "as GPTQModifier";' run/pace.c
-changed 'is the name of an observer: of quant alone' 'static const char *x = "imatrix_mse";' eval/eval.c
-changed 'is the name of a format: of quant alone' 'static const char *x = "pack-quantized";' output/emit.c
-changed 'is the name of a source: of quant alone' 'static const char *x = "fbgemm_fp8";' plan/plan.c
+changed 'is the name of a modifier: only modifiers may use it' 'static const char *x = "as GPTQModifier";' run/pace.c
+changed 'is the name of an observer: only quant may use it' 'static const char *x = "imatrix_mse";' eval/eval.c
+changed 'is the name of a format: only quant may use it' 'static const char *x = "pack-quantized";' output/emit.c
+changed 'is the name of a source: only quant may use it' 'static const char *x = "fbgemm_fp8";' plan/plan.c
 changed 'src/run/stats.c: osh_cuda_open: only gpu, ops, solver may name CUDA' 'int x = osh_cuda_open();' run/stats.c
 changed '"ops/cuda/cuda.h": only gpu, ops, solver may name CUDA' '#include "ops/cuda/cuda.h"' run/stats.c
 echo '/* "GPTQModifier" and osh_cuda_open in words */' >>src/run/pace.c
@@ -68,4 +68,4 @@ mkdir nothing
 # sys.executable: the path of the interpreter itself, because a wrapper script would need PATH
 python=$(python3 -c 'import sys; print(sys.executable)')
 PATH=$PWD/nothing "$python" "$OSH_SOURCE_DIR/scripts/lint.py" >lint.txt || { cat lint.txt; exit 1; }
-grep -q '^no git' lint.txt
+grep -q '^git is missing' lint.txt

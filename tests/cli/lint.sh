@@ -51,5 +51,5 @@ subjects all GITHUB_ACTIONS=true || fail "the full history does not pass"
 git -C all commit -q --allow-empty -m "names"
 if subjects all; then fail "the subject 'names' passes"; fi
 git clone -q --depth 1 "file://$PWD/all" last
-subjects last && grep -q 'nothing is checked' said || fail "a history of one commit does not pass"
+subjects last && grep -q 'no subject is checked' said || fail "a history of one commit does not pass"
 if subjects last GITHUB_ACTIONS=true; then fail "a history of one commit passes on GitHub"; fi

@@ -28,8 +28,8 @@ run --model v --scheme FP8_DYNAMIC --ignore 're:.*lm_head,re:.*router.*,nothing.
 has lm_head 're:(.*\.)?lm_head$' 're:.*lm_head' 're:.*router.*' nothing.here
 verify v
 sed -i '/lm_head/d; s/"re:.*router.*",//' out/config.json
-if "$ONESHOT" verify out >log 2>&1; then fail "a head in a group: $(cat log)"; fi
-grep -q '^lm_head: has no tensor, and config.json has it in group_0' log || fail "$(cat log)"
+if "$ONESHOT" verify out >log 2>&1; then fail "verify accepts a missing head in a config group: $(cat log)"; fi
+grep -q '^lm_head: has no tensor, but config.json lists it in group_0' log || fail "$(cat log)"
 run --model v --scheme W8A16 --group-size 8 --targets Embedding
 tensor lm_head.weight || fail "the head has lost its weight"
 [ "$(grep -c '"tie_word_embeddings":[[:space:]]*true' out/config.json)" = 0 ] || fail "still tied: $(cat out/config.json)"
@@ -96,7 +96,7 @@ has mtp.layers.0.mlp.gate_proj 're:^mtp.*' lm_head
 if grep -q '"re:.*language_model.*layers' out/config.json; then fail "a regex for mtp: $(cat out/config.json)"; fi
 tensor model.language_model.layers.0.mlp.gate_proj.weight_packed || fail "layer 0 is dense"
 verify v
-if "$ONESHOT" eval --model v --dataset v/calibration.jsonl >log 2>&1; then fail "predictions without a head"; fi
+if "$ONESHOT" eval --model v --dataset v/calibration.jsonl >log 2>&1; then fail "eval accepts a model without a head"; fi
 grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(cat log)"
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
@@ -139,11 +139,11 @@ rm -rf flat && cp -r n flat
 LC_ALL=C sed -i 's/"model\.\([^"]*\)"/"\1"      /g' flat/model.safetensors
 data=(--dataset n/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
 perplexity() { "$ONESHOT" eval --model "$1" --dataset n/calibration.jsonl --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'; }
-[ "$(perplexity n)" = "$(perplexity flat)" ] || fail "flat names are another model: $(perplexity flat)"
+[ "$(perplexity n)" = "$(perplexity flat)" ] || fail "the model with other names has another perplexity: $(perplexity flat)"
 run --model flat --scheme W4A16 --group-size 8 --method gptq --target-bits 5 --ignore layers.0.self_attn.o_proj "${data[@]}"
 has layers.0.self_attn.o_proj model.layers.0.self_attn.o_proj lm_head
 for name in layers.1.self_attn.q_proj model.layers.1.self_attn.q_proj; do
-    grep -q "\"$name\"" out/config.json || fail "$name is no target: $(cat out/config.json)"
+    grep -q "\"$name\"" out/config.json || fail "$name is not a target in config.json: $(cat out/config.json)"
 done
 verify flat
 
@@ -184,18 +184,18 @@ run --model m --scheme NVFP4A16
 verify m
 edit out fill model.layers.0.linear_attn.in_proj_z.weight_global_scale 0 4 00006045
 edit out manifest
-if "$ONESHOT" verify out >log 2>&1; then fail "two global scales: $(cat log)"; fi
-grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv has, which vLLM fuses with it' log || fail "$(cat log)"
+if "$ONESHOT" verify out >log 2>&1; then fail "verify accepts different global scales of fused modules: $(cat log)"; fi
+grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv, because vLLM fuses both' log || fail "$(cat log)"
 
 # kv_cache_scheme must be accepted for attention with a gate before o_proj, but not for latent
 # attention.
 recipe='{s_stage: {s_modifiers: {QuantizationModifier: {scheme: FP8_DYNAMIC, targets: [Linear], ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor}}}}}'
 echo "$recipe" >kv.yaml
 run --model q --recipe kv.yaml "${data[@]}"
-tensor model.layers.1.self_attn.k_scale && tensor model.layers.1.self_attn.v_scale || fail "no scales of keys and values"
+tensor model.layers.1.self_attn.k_scale && tensor model.layers.1.self_attn.v_scale || fail "the scales of keys and values are missing"
 verify q
 tiny deepseek_v2 d
-if "$ONESHOT" plan --model d --recipe kv.yaml --dataset d/calibration.jsonl >log 2>&1; then fail "scales of a latent"; fi
+if "$ONESHOT" plan --model d --recipe kv.yaml --dataset d/calibration.jsonl >log 2>&1; then fail "a cache with a latent is not refused"; fi
 grep -q 'computes keys and values from a latent' log || fail "$(cat log)"
 mkdir b # BLOOM has ALiBi
 PYTHONPATH=$OSH_SOURCE_DIR/tests/tools python3 - <<'P'
@@ -213,7 +213,7 @@ for name, o, i in (("self_attention.query_key_value", 192, 64), ("self_attention
 size = lambda s: 2 * s[0] * (s + [1])[1]
 write(pathlib.Path("b/model.safetensors"), {"transformer." + n: ("BF16", s, bytes(size(s))) for n, s in shapes.items()})
 P
-if "$ONESHOT" plan --model b --recipe kv.yaml --dataset b/calibration.jsonl >log 2>&1; then fail "scales of ALiBi"; fi
+if "$ONESHOT" plan --model b --recipe kv.yaml --dataset b/calibration.jsonl >log 2>&1; then fail "a cache with ALiBi is not refused"; fi
 grep -q 'self_attention computes .* or has ALiBi' log || fail "$(cat log)"
 
 # transformers loads an embedding with unpacked codes, and vLLM loads packed integers.

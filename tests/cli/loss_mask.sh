@@ -45,8 +45,8 @@ more=$(($(tokens think --dataset a.jsonl) - n))
 [ $more = $((8 * t)) ] || fail "$more tokens more in 8 rows, with reasoning of $t tokens" # ">\n" is one token
 [ "$(tokens deep --dataset a.jsonl)" = "$n" ] || fail "$(tokens deep --dataset a.jsonl) tokens where the prompt has the reasoning"
 [ "$(tokens late --dataset a.jsonl)" = "$n" ] || fail "$(tokens late --dataset a.jsonl) tokens with a text before the last question"
-[ "$(tokens plain --dataset a.jsonl --max-seq-length 40)" -lt "$n" ] || fail "cut samples have as many"
-"$ONESHOT" plan marked --scheme W4A16 --method gptq --loss-mask answers --dataset a.jsonl | grep -q "count the $n tokens of answers" || fail "the plan does not say it"
+[ "$(tokens plain --dataset a.jsonl --max-seq-length 40)" -lt "$n" ] || fail "cut samples have as many tokens of answers as whole samples"
+"$ONESHOT" plan marked --scheme W4A16 --method gptq --loss-mask answers --dataset a.jsonl | grep -q "count the $n tokens of answers" || fail "the plan does not count the tokens of answers"
 first() { # arguments: model, data, mask; makes the output `out`
     "$ONESHOT" --model $1 --scheme W4A16 --method gptq --only 're:.*layers.0.self_attn.[qkv]_proj' --dataset $2.jsonl \
         --loss-mask $3 --output out --overwrite --restart --progress none >/dev/null 2>err || fail "$*"
@@ -55,19 +55,19 @@ first() { # arguments: model, data, mask; makes the output `out`
 want=$(first marked a answers)
 [ "$want" = "$(first plain b answers)" ] || fail "questions change the codes"
 [ "$(first plain a none)" != "$(first plain b none)" ] && [ "$want" != "$(first plain a none)" ] || fail "the mask changes nothing"
-grep -q "Loss mask" out/README.md && fail "a mask that was not given"
+grep -q "Loss mask" out/README.md && fail "README.md names a loss mask that was not given"
 refused() { # arguments: part of the message, data, flags
     if last_wins "$ONESHOT" --model plain --scheme W4A16 --method gptq --loss-mask answers --output no --progress none --dataset "${@:2}" \
-        >/dev/null 2>err; then fail "taken: $*"; fi
+        >/dev/null 2>err; then fail "not refused: $*"; fi
     grep -qF -- "$1" err || fail "$*"
-    [ ! -e no ] || fail "an output"
+    [ ! -e no ] || fail "there is an output"
 }
 refused "message 2: its text is not found in the rendered conversation" a.jsonl --model loud
 refused "bare.jsonl: none of the" bare.jsonl
 refused "the row is a text, want a conversation, or input_ids and loss_mask; while reading text.jsonl line 1" text.jsonl
 refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl --method rtn
-if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a mask without data"; fi
-grep -q "the recipe needs no calibration data" err || fail "a mask without data"
+if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a loss mask without data is not refused"; fi
+grep -q "the recipe needs no calibration data" err || fail "a loss mask without data is not refused"
 
 # The number of tokens that count must not depend on later messages. The test cuts a long
 # conversation before each question, and compares the numbers of tokens at the cuts.
@@ -122,11 +122,11 @@ least=$("$ONESHOT" plan --model model --recipe gptq.yaml --dataset some.jsonl --
 run gptq some.jsonl some --loss-mask answers --restart
 for flags in "--threads 1 --batch-size 4" "--host-memory $((least + (1 << 20)))"; do
     run gptq some.jsonl again --loss-mask answers $flags
-    cmp some/model.safetensors again/model.safetensors || fail "$flags: other bytes"
+    cmp some/model.safetensors again/model.safetensors || fail "$flags: the output has other bytes"
 done
 grep -q '| Loss mask | statistics count the 40 tokens of answers |' some/README.md || fail "$(cat some/README.md)"
 bad() { # arguments: part of the message, data, recipe
-    if "$ONESHOT" --model model --recipe ${3:-gptq}.yaml --dataset $2 --output no --loss-mask answers --progress none >/dev/null 2>err; then fail "taken: $2"; fi
+    if "$ONESHOT" --model model --recipe ${3:-gptq}.yaml --dataset $2 --output no --loss-mask answers --progress none >/dev/null 2>err; then fail "not refused: $2"; fi
     grep -qF -- "$1" err || fail "$2"
 }
 bad "'loss_mask' is not a list of 24 numbers, as long as 'input_ids'; while reading short.jsonl line 1" short.jsonl

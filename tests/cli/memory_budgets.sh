@@ -32,7 +32,7 @@ for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2" "--mem-
              "--prefetch false" "--device-memory $((device - 1))" "--device-memory $((device * 85 / 100))" \
              "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 62 / 100))" \
              "--device-memory $((device * 62 / 100)) --threads 1 --batch-size 2"; do
-    last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+    last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "the plan fails: $flags"
     case $(phases) in *rounds*) rounds=1 ;; esac
     case $(phases) in *group*) segments=1 ;; esac
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
@@ -48,12 +48,12 @@ done
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
-if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a budget of a byte less than the smallest is not refused"; fi
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --host-memory "$least")" = "$base" ] || fail "--host-memory $least changes the bytes"
 # The smallest host memory includes an allowance of a quarter of a MiB, because the base (memory of
 # libraries) differs between processes.
-if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
+if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a budget of a MiB less than the smallest is not refused"; fi
 grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB is too small: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
 for kind in host device; do
@@ -88,11 +88,11 @@ passes() {
     # may need up to 256 KiB more.
     if "$ONESHOT" "$@" --output out --host-memory $((least - 2))MiB 2>err; then fail "$((least - 2)) MiB is enough: $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
-    "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"
+    "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "the run fails with the smallest budget, $least MiB: $*"
     rm -rf out
     "$ONESHOT" plan "$@" --json >plan.json # the smallest budget of this plan is enough, too
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
-    "$ONESHOT" "$@" --output out --host-memory "$least" --progress none >/dev/null || fail "not with $least bytes: $*"
+    "$ONESHOT" "$@" --output out --host-memory "$least" --progress none >/dev/null || fail "the run fails with the smallest budget, $least bytes: $*"
     rm -rf out
 }
 plain=("${job[@]}")
@@ -115,8 +115,8 @@ if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory 1MiB 2>err; then fail
 least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets Linear .*/\1/p" err)
 [ -n "$least" ] || fail "no budget for Linears: $(cat err)"
 "$ONESHOT" plan "${long[@]}" --sequential-targets Linear --host-memory "$least" >/dev/null ||
-    fail "--host-memory $least is too little for Linears"
-if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
+    fail "the run of single Linears fails with --host-memory $least"
+if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "the plan accepts $least for layers, too"; fi
 
 # Threads that prefetch values use as much memory as planned. They do not change the number of
 # batches. Their number depends on the budget.
@@ -135,10 +135,10 @@ if [ -z "$SANITIZED" ]; then
 # The base differs by a few pages from process to process.
 more=$((used[16] - used[0])) want=$((planned[16] - planned[0]))
 [ $more -le $((want + 65536)) ] && [ $more -gt $((16 * 512 * 256 * 2)) ] || fail "16 samples ahead take $more bytes, planned are $want"
-plan_read() { "$ONESHOT" plan "${job[@]}" --host-memory "$1" --num-workers "$2" --json >plan.json || fail "no plan: $*"; }
+plan_read() { "$ONESHOT" plan "${job[@]}" --host-memory "$1" --num-workers "$2" --json >plan.json || fail "the plan fails: $*"; }
 plan_read 1GiB 4 # with a budget, the base includes buffers for reads past the page cache
 plan_read $(($(field plan.json host_bytes) + 100000)) 16
-[ "$(field plan.json num_workers)" = 4 ] || fail "room for 4 threads is for $(field plan.json num_workers)"
+[ "$(field plan.json num_workers)" = 4 ] || fail "a budget for 4 threads gives $(field plan.json num_workers) threads"
 plan_read 1GiB 16
 plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json) + 100000)) 16
 [ "$(field plan.json num_workers)" = 0 ] || fail "the smallest budget has room to read ahead"
@@ -176,7 +176,7 @@ pairs=("6000000 1" "14000000 3")
 for how in "${pairs[@]}"; do
     read -r less size <<<"$how"
     flags="--host-memory $((host - less)) --batch-size $size"
-    last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+    last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "the plan fails: $flags"
     kept=$(field plan.json batches_in_memory)
     [ "$kept" -gt 0 ] && [ "$kept" -lt $((64 / size)) ] || fail "$flags keeps $kept batches in memory"
     grep -q '"activation_tier": "disk"' plan.json || fail "$flags: no values on the disk"
@@ -184,7 +184,7 @@ for how in "${pairs[@]}"; do
 done
 job=("${short[@]}")
 
-if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
+if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "a scratch size of 1000 bytes is not refused"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
 # The program reads the source once, and the output at the seal. Other reads must be less than 3 MB.

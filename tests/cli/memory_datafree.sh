@@ -11,7 +11,7 @@ s_modifiers:
   QuantizationModifier: {scheme: NVFP4A16, targets: Linear, ignore: ["re:.*lm_head"]}
 Y
 exact() { # arguments: flags
-    "$ONESHOT" plan --model model "$@" --json >plan.json 2>log || fail "no plan: $*"
+    "$ONESHOT" plan --model model "$@" --json >plan.json 2>log || fail "the plan fails: $*"
     for kind in device host; do
         least=$(sed -n "/\"smallest_budgets\"/,/}/s/^ *\"${kind}_bytes\": \([0-9]*\),*\$/\1/p" plan.json)
         for _ in 1 2 3 4; do

@@ -94,8 +94,8 @@ for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear";
     if "$ONESHOT" "${asked[@]}" --host-memory 1MiB 2>err >got; then fail "1 MiB is enough: $flags"; fi
     least=$(sed -n 's/.*want at least --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
-    "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
+    "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "the smallest budget, $least MiB, is refused: $flags"
     for less in 2 4 8; do # the measured base may be wrong by up to 1 MiB
-        if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
+        if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "a budget of $less MiB less than the smallest is not refused: $flags"; fi
     done
 done

@@ -13,7 +13,7 @@ check() { # arguments: model, least MiB, flags
     local job=(--model $model "$@")
     case "$*" in *--threads*) ;; *) job+=(--threads 2) ;; esac
     case "$*" in *Linear*lm_head* | *whole.yaml*) ;; *) job+=(--dataset $model/calibration.jsonl) ;; esac
-    "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $name"
+    "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "the plan fails: $name"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null || fail "failed: $name"
     rm -rf out
@@ -94,7 +94,7 @@ rm -rf out
 # times, and the highest peak counts.
 small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
-    "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"
+    "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "the plan fails: $*"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     for _ in 1 2 3; do
         "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null || fail "failed: $*"
@@ -130,14 +130,14 @@ small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
 # The job runs again with an existing output. The whole manifest of this output is never in memory.
 again=(--model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 --progress none --output out)
-"$ONESHOT" "${again[@]}" >/dev/null || fail "failed: to have an output"
+"$ONESHOT" "${again[@]}" >/dev/null || fail "the run fails"
 for flag in "" --overwrite; do
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${again[@]}" $flag >/dev/null || fail "failed: again $flag"
     read -r peak _ <watched
     echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: again $flag"
     [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: again $flag"
 done
-"$OSH_TOOLS/watch_memory" watched "$ONESHOT" verify out --model many >/dev/null || fail "failed: verify"
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" verify out --model many >/dev/null || fail "verify fails"
 read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
@@ -145,11 +145,11 @@ rm -rf out
 # The job runs again, and nobody reads its messages in the first second. Waiting messages use no
 # memory.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
-    --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
+    --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "the run fails if its standard error is read late"
 rm -rf out
 read -r peak _ <watched
 echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: nobody reads"
-[ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: nobody reads"
+[ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: standard error is read late"
 # Tests many subgraphs.
 small 115 many --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --sequential-targets Linear --threads 2 \
     --dataset many/calibration.jsonl

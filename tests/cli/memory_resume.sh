@@ -15,14 +15,14 @@ for kind in whole damaged; do
         flags=(--mem-opt-level 2)
         [ $dir = inside ] || flags+=(--scratch-dir scratch)
         if INJECT_AT=$(($(cat calls) * 3 / 5)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
-            "${flags[@]}" --output out >/dev/null 2>&1; then fail "it was not killed"; fi
+            "${flags[@]}" --output out >/dev/null 2>&1; then fail "the run was not killed"; fi
         values=$(find out.oneshot-partial scratch -name '*.values' 2>/dev/null || true)
         [ -n "$values" ] || fail "$dir: no values are left on the disk"
         if [ $kind = damaged ]; then for f in $values; do printf '\x55' | dd of="$f" bs=1 seek=40 conv=notrunc 2>/dev/null; done; fi
         "$ONESHOT" "${job[@]}" "${flags[@]}" --output out --log-level info >/dev/null 2>log
         if [ $kind = whole ]; then grep -q 'values after .* are read from the disk' log || fail "$dir: $(cat log)"
         else grep -q 'are incomplete on the disk' log || fail "$dir: $(cat log)"; fi
-        [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$kind, $dir: other bytes"
+        [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$kind, $dir: the output has other bytes"
         [ -z "$(find out scratch -name '*.values' 2>/dev/null || true)" ] || fail "$kind, $dir: values are left"
         rm -rf out scratch
     done

@@ -15,7 +15,7 @@ export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 grep -q 'chosen: 3\.[0-9]* bits a weight' said || fail "$(cat said)"
 [ ! -e out.oneshot-survey.oneshot-partial ] || fail "the survey is left"
 "$ONESHOT" verify out --model "$model" >found || fail "$(cat found)"
-"$ONESHOT" "${job[@]}" --target-bits 3.7 --output out | grep -q 'nothing to do' || fail "it is not known to be finished"
+"$ONESHOT" "${job[@]}" --target-bits 3.7 --output out | grep -q 'nothing to do' || fail "the same command does not find the finished output"
 python3 - out 3.7 <<'P'
 import json, struct, sys
 out, most = sys.argv[1], float(sys.argv[2])
@@ -51,21 +51,21 @@ assert '<svg id="choice"' in page and "model.layers.0.self_attn.q_proj" in page
 P
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${plain[@]}" "${data[@]}" --threads 3 --batch-size 4 --target-bits 3.7 --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: the output has other bytes"
 
 # Kills the process during the survey, and during the run after the survey.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --target-bits 3.7 --output all >/dev/null
 for at in 3 8; do
     if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
-        --target-bits 3.7 --output killed >/dev/null 2>&1; then fail "it was not killed"; fi
+        --target-bits 3.7 --output killed >/dev/null 2>&1; then fail "the run was not killed"; fi
     "$ONESHOT" "${job[@]}" --target-bits 3.7 --output killed >/dev/null
-    [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
+    [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: the output has other bytes"
     [ ! -e killed.oneshot-survey.oneshot-partial ] || fail "killed at $at tenths: the survey is left"
     rm -rf killed
 done
 
 # Tests target sizes of the quantized modules and of the whole output.
-"$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
+"$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "--target-size with a share prints no choice of bits"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
 # the target is the size of the whole file, with its header
 [ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
@@ -101,7 +101,7 @@ import json, sys
 c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
 assert c["weighed_by"] == "effects" and c["not_by_gradients"] == "lm_head is the output head", c
 P
-"$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
+"$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "the plan does not say that it uses no gradients"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
 # Candidates may also be schemes. Each group of the output must have one format. The predicted loss
@@ -156,7 +156,7 @@ refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
 refused 'are not integers: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
 refused 'is too small' "${job[@]}" --target-bits 4 --host-memory 1MiB
 "$ONESHOT" plan --verbose "${job[@]}" --target-bits 4 >plan
-grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighed by gradients' plan || fail "$(cat plan)"
+grep -q 'a survey comes first: 28 modules' plan && grep -q '^losses are weighted by gradients' plan || fail "$(cat plan)"
 "$ONESHOT" plan "${job[@]}" --target-bits 3.7 >plan
 MOST=$(tr '\n' ' ' <plan | sed -n 's/^before  *a survey comes first.* has at most  *\([0-9.]*\) MB .*/\1/p') python3 -c 'import os
 most, has = float(os.environ["MOST"]) * 1e6, os.path.getsize("out/model.safetensors")

@@ -14,12 +14,12 @@ run() { "$ONESHOT" --model m --scheme W4A16 --output out --progress none "$@"; }
 plan >plan
 grep -q '^dense: model.layers.\*.mlp.gate (2, 0.00 MB): a router$' plan || fail "no router: $(cat plan)"
 grep -q '^dense: lm_head (1, 0.02 MB): a head$' plan || fail "no head: $(cat plan)"
-grep -q 'it is unknown if vLLM and transformers load OddForCausalLM' plan || fail "who loads it: $(cat plan)"
+grep -q 'it is unknown if vLLM and transformers load OddForCausalLM' plan || fail "the plan does not name the loaders: $(cat plan)"
 if grep -qE 'vLLM on|^warning' plan; then fail "vLLM is named, or a warning is given: $(cat plan)"; fi
 plan --json | tr -d '\n ' | grep -q '{"bytes":2048,"modules":"model.layers.\*.mlp.gate","n":2,"why":"arouter"}' ||
     fail "the list is not in the JSON"
 run >/dev/null 2>err || fail "$(cat err)"
-[ ! -s err ] || fail "warned of nothing: $(cat err)"
+[ ! -s err ] || fail "the run prints a needless warning: $(cat err)"
 tr -d '\n ' <out/config.json |
     grep -q '"ignore":\["model.layers.0.mlp.gate","model.layers.1.mlp.gate","lm_head"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
@@ -55,7 +55,7 @@ summary f 'model      Qwen3MoeForCausalLM, '"$(sed -n 's/^model.*, \(.* paramete
     'data       recipes with calibration data are supported' ''
 sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 "$ONESHOT" inspect f >said
-grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
+grep -q "^data       only recipes without data are supported: tensor$" said || fail "inspect does not name the fault: $(head -8 said)"
 
 # Tests outputs in which a module has codes, although loaders expect a dense weight.
 # arguments: module, its new name, a description of the module, commands that edit the config
@@ -80,13 +80,13 @@ rm -rf out f
 # A module that is perhaps a Linear is quantized only if the targets name it. A router is never
 # quantized.
 run --targets 're:.*lm_head$' >/dev/null 2>&1
-[ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "more than lm_head"
+[ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "other modules than wanted are quantized"
 rm -rf out
 run --targets 're:.*' >/dev/null
 if grep -q '"lm_head.weight_packed"\|gate.weight_packed\|embed_tokens.weight_packed' out/oneshot-manifest.json; then fail "re:.* names no head"; fi
 rm -rf out
 run --targets Embedding >/dev/null
-grep -q '"model.embed_tokens.weight_packed"' out/oneshot-manifest.json || fail "no embedding"
+grep -q '"model.embed_tokens.weight_packed"' out/oneshot-manifest.json || fail "the embedding has no codes"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 rm -rf out
 code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
@@ -121,5 +121,5 @@ plan >plan
 grep -q '^dense: model.output (1, 0.02 MB): a head$' plan || fail "no head by shape: $(cat plan)"
 sed -i 's/"tie_word_embeddings": *false/"tie_word_embeddings": true/' m/config.json
 run --targets Embedding >/dev/null
-if grep -q lm_head.weight out/oneshot-manifest.json; then fail "a second head"; fi
+if grep -q lm_head.weight out/oneshot-manifest.json; then fail "the output has a second head"; fi
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"

@@ -29,14 +29,14 @@ run() { # arguments: flags; prints the checksum
 base=$(run)
 [ "$(run --recipe quantized.yaml)" != "$base" ] || fail "the target changes nothing"
 linears=$(run --sequential-targets Linear)
-[ "$linears" != "$base" ] || fail "Linears as targets change nothing"
+[ "$linears" != "$base" ] || fail "--sequential-targets Linear changes no byte"
 
 rounds=0 segments=0
 same() { # arguments: wanted checksum, flags
     local wanted=$1
     shift
     case "${SANITIZED:-0} $*" in 1*threads* | 1*prefetch* | 1*zstd*) return ;; esac # builds with sanitizers are slow
-    last_wins "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    last_wins "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "the plan fails: $*"
     ! grep -q '"phases": "[^"]*rounds' plan.json || rounds=1
     ! grep -q '"phases": "[^"]*group' plan.json || segments=1
     [ "$(run "$@")" = "$wanted" ] || fail "$* changes the bytes"
@@ -49,7 +49,7 @@ same "$base" --device-memory $((device * 80 / 100)) --prefetch false
 same "$base" --device-memory $(((device + 2 * least) / 3)) --mem-opt-level 2
 same "$base" --device-memory "$least"
 [ "$SANITIZED" ] || { [ $rounds = 1 ] && [ $segments = 1 ]; } || fail "no budget led to rounds ($rounds) or to segments ($segments)"
-if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a budget of a byte less than the smallest is not refused"; fi
 same "$linears" --sequential-targets Linear --mem-opt-level 2 --threads 1
 if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 MiB of host memory is enough"; fi
 host=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
@@ -64,7 +64,7 @@ same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 /
 # applies to all modules.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
-[ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
+[ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "the plan with Linears as targets prints a message"
 
 # The inputs of the first layer are equal in both models, so its statistics are those of target
 # 'quantized'.
@@ -95,7 +95,7 @@ for tier in "${tiers[@]}"; do
     done
     last_wins "$ONESHOT" "${job[@]}" --output out $tier --log-level info >log 2>&1 || fail "$(cat log)"
     case $tier in *2) grep -q 'are read from the disk' log || fail "$tier: $(cat log)" ;; esac
-    [ "$(sum out)" = "$wanted" ] || fail "killed with '$tier': other bytes"
+    [ "$(sum out)" = "$wanted" ] || fail "killed with '$tier': the output has other bytes"
     "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "$(cat log)"
     rm -rf out
 done
@@ -131,12 +131,12 @@ sums=
 for flags in "" "--batch-size 1 --mem-opt-level 2"; do
     last_wins "$ONESHOT" --model mixture --recipe w8.yaml --dataset mixture/calibration.jsonl --threads 1 --progress none \
         --output mixed $flags >/dev/null || fail "no mixture: $flags"
-    "$ONESHOT" verify mixed --model mixture >/dev/null || fail "a bad mixture: $flags"
+    "$ONESHOT" verify mixed --model mixture >/dev/null || fail "verify of the mixture fails: $flags"
     sums="$sums $(sum mixed)"
     rm -rf mixed
 done
 set -- $sums
-[ "$1" = "$2" ] || fail "another tier, other bytes of a mixture"
+[ "$1" = "$2" ] || fail "another tier changes the bytes of the mixture"
 
 for flags in "--pipeline basic" "--propagate-error false"; do
     code=0

@@ -48,13 +48,13 @@ recipes=$names
 for r in $recipes; do
     one $r out --sequential-targets Linear >/dev/null
     compare $r || fail "$r: other scales"
-    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     rm -rf out
 done
 
 one solved plain --threads 1 >/dev/null
 sums plain >want
-"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 one solved out --threads 3 --batch-size 4 >/dev/null
 same out want "threads and batch"
 least=$("$ONESHOT" plan --model "$model" --recipe solved.yaml "${data[@]}" --json |
@@ -70,14 +70,14 @@ same out want "the smallest device memory"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one solved out --mem-opt-level 2 >log 2>&1
     same out want "counted"
     if INJECT_AT=$(($(cat calls) * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-    one solved out --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
-    one solved out --mem-opt-level 2 >log 2>&1 || { cat log; fail "does not go on"; }
+    one solved out --mem-opt-level 2 >log 2>&1; then fail "the run was not killed"; fi
+    one solved out --mem-opt-level 2 >log 2>&1 || { cat log; fail "the run does not continue"; }
     same out want "killed"
     # Without a solve no value changes, so the pipeline has no effect.
     one symmetric a >/dev/null; sums a | grep safetensors >want
     for how in "--pipeline basic" "--sequential-targets Linear"; do
         one symmetric b $how >/dev/null
-        sums b | grep safetensors | diff - want || fail "$how: other bytes"
+        sums b | grep safetensors | diff - want || fail "$how: the output has other bytes"
         rm -rf b
     done
 }
@@ -104,6 +104,6 @@ with open("a/model.safetensors", "r+b") as f:
     f.seek(8 + n + e["data_offsets"][0])
     f.write(b"\0\0")
 P
-! "$ONESHOT" verify a --model "$model" >verify.txt || fail "a scale of 0 is not found"
-grep -q 'model.layers.2.mlp.up_proj.output_scale: is 0' verify.txt || { cat verify.txt; fail "a scale of 0 is not said"; }
+! "$ONESHOT" verify a --model "$model" >verify.txt || fail "verify accepts a scale of 0"
+grep -q 'model.layers.2.mlp.up_proj.output_scale: is 0' verify.txt || { cat verify.txt; fail "verify does not name the scale of 0"; }
 echo "LLM Compressor's scales"

@@ -17,7 +17,7 @@ refused() { # arguments: part of the message, then the arguments of oneshot
 }
 config() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1] + "/config.json"))[sys.argv[2]])' "$@"; }
 like() { # arguments: output, model, largest KL divergence
-    "$ONESHOT" eval --model "$1" --reference "$2" --dataset "$2/calibration.jsonl" --progress none >log || fail "eval of $1"
+    "$ONESHOT" eval --model "$1" --reference "$2" --dataset "$2/calibration.jsonl" --progress none >log || fail "eval of $1 fails"
     awk -v most="$3" '/^kl divergence/ { kl = $3 } END { exit !(kl != "" && kl < most) }' log || fail "$1 differs from $2"
 }
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=176 heads=4 kv=2 layers=2 vocab=128 samples=3 tokens=48 >/dev/null
@@ -31,8 +31,8 @@ while read -r size flags; do
     # shellcheck disable=SC2086
     made --model padded.$size --output b --overwrite $flags --indivisible refuse
     [ "$(config a intermediate_size)" = "$size" ] || fail "$flags: intermediate_size"
-    cmp a/model.safetensors b/model.safetensors || fail "$flags: other bytes"
-    "$ONESHOT" verify a --model model >log || fail "$flags: verify"
+    cmp a/model.safetensors b/model.safetensors || fail "$flags: the output has other bytes"
+    "$ONESHOT" verify a --model model >log || fail "$flags: verify fails"
     like a model 0.01
 done <<FLAGS
 192 --symmetric false
@@ -41,7 +41,7 @@ done <<FLAGS
 256 --tensor-parallel 2
 256 --scheme FP8_BLOCK --group-size 0 --tensor-parallel 2 --ignore re:.*attn
 FLAGS
-! "$ONESHOT" verify a --model padded.256 >log 2>&1 || fail "verify with another source"
+! "$ONESHOT" verify a --model padded.256 >log 2>&1 || fail "verify accepts another source"
 
 # Threads, batches and kills do not change a byte.
 # shellcheck disable=SC2086
@@ -57,7 +57,7 @@ for at in 60 30 20; do
 done
 [ -e killed.oneshot-partial ] || fail "the kills left nothing behind"
 # shellcheck disable=SC2086
-! one --model model --output killed $gptq --max-shard-size 40KB --tensor-parallel 2 || fail "another size continues the work"
+! one --model model --output killed $gptq --max-shard-size 40KB --tensor-parallel 2 || fail "a run with another size continues the killed run"
 # shellcheck disable=SC2086
 made --model model --output killed $gptq --max-shard-size 40KB
 same killed want "kills"
@@ -71,9 +71,9 @@ made --model model --output least --threads 1 --prefetch false --host-memory "$(
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad | tr -s ' \n' ' ' >log
 grep -q 'padding intermediate_size 176 to 192, zeros in 6 tensors of all MLPs of this size' log || fail "plan"
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad --verbose >log
-grep -q '^padding: intermediate_size 176 to 192, zeros in 6 tensors' log || fail "plan --verbose"
+grep -q '^padding: intermediate_size 176 to 192, zeros in 6 tensors' log || fail "the plan does not name the padded sizes"
 "$ONESHOT" plan --model model --scheme W4A16 --group-size 64 --indivisible pad --json >plan.json
-python3 - <<'P' || fail "the names of the sizes"
+python3 - <<'P' || fail "the sizes have other names than wanted"
 import json
 want = {"sizes": [{"key": "intermediate_size", "from": 176, "to": 192}], "tensors": 6}
 for name in "plan.json", "plain/oneshot-report.json":
@@ -83,7 +83,7 @@ assert "intermediate_size 176 to 192" in open("plain/oneshot-report.html").read(
 assert json.load(open("plain/oneshot-manifest.json"))["made_of"]["indivisible"] == "pad"
 P
 made --model model --output kept --ignore 're:.*(gate|up)_proj'
-grep -q '"rule": "padded", "source": "model.layers.1.mlp.up_proj.weight"' kept/oneshot-manifest.json || fail "the rule of a dense tensor"
+grep -q '"rule": "padded", "source": "model.layers.1.mlp.up_proj.weight"' kept/oneshot-manifest.json || fail "the manifest does not call the dense tensor padded"
 like kept model 0.01
 made --model model --output divides --scheme W8A16 --group-size 16
 [ "$(config divides intermediate_size)" = 176 ] || fail "a size that groups divide grows"
@@ -95,7 +95,7 @@ made --model moe --output experts --scheme W8A16
 like experts moe 0.001
 python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" moe padded_moe 64
 made --model padded_moe --output expected --scheme W8A16 --indivisible refuse
-cmp experts/model.safetensors expected/model.safetensors || fail "experts: other bytes"
+cmp experts/model.safetensors expected/model.safetensors || fail "experts: the output has other bytes"
 
 # Tests models with these parts: one tensor for `gate` and `up`; biases; one tensor for all experts;
 # layers of cross-attention to images.
@@ -103,7 +103,7 @@ while read -r case target group n; do
     "$OSH_TOOLS/tiny_model" "$case" "$case"
     made --model "$case" --output "$case.out" --scheme W8A16 --group-size "$group" --targets "re:.*$target"
     grep -q "zeros in $n tensors" "$case.out/README.md" || fail "$case: $(grep Padding "$case.out/README.md")"
-    "$ONESHOT" verify "$case.out" --model "$case" >log || fail "$case: verify"
+    "$ONESHOT" verify "$case.out" --model "$case" >log || fail "$case: verify fails"
     like "$case.out" "$case" 0.001
 done <<'CASES'
 phi3 mlp.down_proj$ 32 4

@@ -43,8 +43,8 @@ run phi3 attention seen --models-dir models
 run phi3 attention passed --models-dir models --calib-passthrough slice
 paste <(scales seen q_scale) <(scales seen k_scale) <(scales seen v_scale) |
     awk '{ m = $1; if ($2 > m) m = $2; if ($3 > m) m = $3; print m }' >want.txt
-[ -s want.txt ] || fail "no scales"
-[ "$(scales seen q_scale)" != "$(scales seen k_scale)" ] || fail "all ranges are the same: the test would see nothing"
+[ -s want.txt ] || fail "the output has no scales"
+[ "$(scales seen q_scale)" != "$(scales seen k_scale)" ] || fail "all ranges are the same: the test cannot fail"
 for leaf in q_scale k_scale v_scale; do diff want.txt <(scales passed $leaf) || fail "$leaf"; done
 plan phi3 attention --models-dir models --calib-passthrough slice >plan.txt
 for what in keys values queries; do
@@ -72,7 +72,7 @@ acts static_minmax '' >ends.yaml
 acts layerwise_percentile 'exact: true, first: 70, second: 80, third: 90' >percentiles.yaml
 run deepseek ends ends
 run deepseek ends ends.passed --calib-passthrough slice
-cmp ends/model.safetensors ends.passed/model.safetensors || fail "other ends"
+cmp ends/model.safetensors ends.passed/model.safetensors || fail "the outputs of both recipes have other bytes"
 plan deepseek ends --calib-passthrough slice --json | grep -A3 '"module": "model.layers.1.self_attn.o_proj"' | grep -q '"range_of": "model.layers.1.c"' || fail json
 run deepseek percentiles seen.lwp
 run deepseek percentiles passed.lwp --calib-passthrough slice
@@ -83,7 +83,7 @@ ways=("--calib-cache disk --threads 1" "--calib-cache recompute --batch-size 3")
 [ -n "$SANITIZED" ] || ways+=("--host-memory $least")
 for how in "${ways[@]}"; do
     run deepseek percentiles out --calib-passthrough slice $how
-    cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"
+    cmp out/model.safetensors passed.lwp/model.safetensors || fail "the output has other bytes: $how"
     rm -rf out
 done
 # With single Linears as targets, the input of the slice is in an earlier subgraph.

@@ -9,11 +9,11 @@ job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --data
 
 # With `--pipeline basic`, the whole model is one subgraph, which is observed but not propagated.
 "$ONESHOT" plan --verbose "${job[@]}" --pipeline basic >plan
-[ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
+[ "$(grep -c '^\[' plan)" = 1 ] || fail "the pipeline basic does not have one subgraph: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
     fail "basic: $(cat plan)"
 "$ONESHOT" plan "${job[@]}" --pipeline basic --json >plan
-[ "$(grep -c '"passes"' plan)" = 1 ] && grep -q '"name": *"the whole model"' plan || fail "basic, as JSON"
+[ "$(grep -c '"passes"' plan)" = 1 ] && grep -q '"name": *"the whole model"' plan || fail "the JSON of the pipeline basic does not have one subgraph"
 "$ONESHOT" "${job[@]}" --pipeline basic --checkpoint 'end=the whole model' --output basic --progress line >/dev/null 2>err
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
@@ -81,7 +81,7 @@ P
 # The summary must have at most 12 lines of 80 columns, and must break lines only between words. It
 # must count the rows that are left out, and name a --host-memory that is enough.
 fits() { # arguments: those of plan; checks the rows with scales and memory, and the last line
-    "$ONESHOT" plan "$@" >summary || fail "plan $*"
+    "$ONESHOT" plan "$@" >summary || fail "the plan fails: $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
         grep -q '^quantized  ' summary && grep -q '^memory  .* the smallest --host-memory is [0-9.]*MB$' summary &&
         grep -Eq '^more       ([0-9]+ more rows: )?oneshot plan ... --verbose, or --json$' summary || fail "$*: $(cat summary)"
@@ -98,12 +98,12 @@ for source in "$model" packed; do
         fits "$source" --scheme $scheme --quality best "${mix[@]}" --ranks 4 --ranks-per-node 2
         grep -q '^ranks      4, 2 on a node' summary && grep -q '^more       [1-9] more rows' summary || fail "no ranks: $(cat summary)"
         fits "$source" --scheme $scheme --quality gptq "${mix[@]}" --device-model rtx3060 --device-memory 200MB --tensor-parallel 2
-        grep -q '^GPU .* of 12.9 GB; the smallest --device-memory is [0-9.]*MB$' summary || fail "no GPU: $(cat summary)"
+        grep -q '^GPU .* of 12.9 GB; the smallest --device-memory is [0-9.]*MB$' summary || fail "the summary does not name the GPU: $(cat summary)"
     done
 done
 fits "$model" --scheme W4A16 --dataset long*.jsonl --dataset "$model/data/evaluation.txt" --num-calibration-samples 8 --quality gptq
 fits "$model" --scheme W4A16 --quality gptq "${mix[@]}" --target-bits 4.5
-grep -q '^before     a survey comes first: 28 modules' summary || fail "no survey: $(cat summary)"
+grep -q '^before     a survey comes first: 28 modules' summary || fail "the summary does not name the survey: $(cat summary)"
 fits "$model" --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
 grep -q '^warning    25.0 % of the decoder blocks' summary || fail "no warning: $(cat summary)"
 "$ONESHOT" plan "$model" --scheme W4A16 --quality gptq "${mix[@]}" --ranks 2 --tensor-parallel 2 --verbose >summary
@@ -120,7 +120,7 @@ for flags in "" "${small[*]}"; do
     least=$(sed -n 's/^memory .*smallest --host-memory is \([0-9.]*MB\)$/\1/p' summary)
     last_wins "$ONESHOT" plan "${job[@]}" $flags --host-memory "$least" >/dev/null || fail "$least is not enough: $(cat summary)"
 done
-"$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
+"$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "the plan of a recipe without data does not say so"
 
 # All experts of a layer read the same input, so its Hessian counts once. If the plan gets only 63 %
 # of the device memory that it uses without a limit, a few rounds are enough. Each round collects
@@ -131,4 +131,4 @@ mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore l
 "$ONESHOT" plan "${mixture[@]}" --json >plan.json
 device=$(sed -n 's/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$ONESHOT" plan "${mixture[@]}" --device-memory $((device * 63 / 100)) --json >plan.json
-grep -q '"phases": "statistics in several rounds"' plan.json || fail "no rounds: $(grep '"phases"' plan.json)"
+grep -q '"phases": "statistics in several rounds"' plan.json || fail "no subgraph collects statistics in rounds: $(grep '"phases"' plan.json)"

@@ -14,7 +14,7 @@ check() { # arguments: layers, largest number of seconds, flags
         --dataset model/calibration.jsonl "$@" >plan; } 2>&1)
     echo "$layers layers of 128 experts: $took s of $most: $*"
     grep -q " 388 quantized" plan || fail "no layers of 388 Linears"
-    awk "BEGIN { exit !($took <= $most) }" || fail "more than $most s"
+    awk "BEGIN { exit !($took <= $most) }" || fail "the plan takes more than $most s"
 }
 shape="hidden=32 intermediate=32 heads=2 kv=2 head_dim=16 experts=128 topk=8 vocab=64 samples=4 tokens=32"
 "$OSH_TOOLS/make_model" model $shape layers=48
@@ -38,4 +38,4 @@ code=0
 took=$( { time "$ONESHOT" $large --verbose --sum-groups 1 >plan; } 2>&1)
 echo "126 layers of 16,384: $took s of 2"
 grep -q "882 modules quantized" plan || fail "no plan of 882 Linears: $(head -3 plan)"
-awk "BEGIN { exit !($took <= 2) }" || fail "more than 2 s"
+awk "BEGIN { exit !($took <= 2) }" || fail "the plan takes more than 2 s"

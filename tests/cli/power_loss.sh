@@ -43,7 +43,7 @@ before() { # makes the state of the disk before the run
             "$OSH_TOOLS/lose_power" log.once $seed before.again
             cp -r before.again trial
             (cd trial && one gptq) >trial.log 2>&1
-            if grep -q 'were recorded and are not on the disk' trial.log; then return; fi
+            if grep -q 'recorded tensors are not on the disk' trial.log; then return; fi
         done
         echo "no power loss took recorded bytes" && exit 1
         ;;
@@ -71,7 +71,7 @@ for name in ${RUNS:-rtn gptq disk again restart over}; do
         one $name >"$here/log" 2>&1 || code=$?
         [ $code = 0 ] || fail "exit $code"
         sums out >"$here/got.txt"
-        diff -u "$here/want.$name" "$here/got.txt" >"$here/log" || fail "other files"
+        diff -u "$here/want.$name" "$here/got.txt" >"$here/log" || fail "the directory has other files"
         [ "$(ls)" = out ] || fail "$(ls) is left"
         cd "$here"
     done

@@ -31,8 +31,8 @@ for what in "${runs[@]}"; do
     flags=(${how[$t]})
     one $r plain "${flags[@]}" --threads 1 >/dev/null
     sums plain >want
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
-    grep -q '28 modules checked\|12 modules checked' verify.txt || { cat verify.txt; fail "$what: not looked at"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
+    grep -q '28 modules checked\|12 modules checked' verify.txt || { cat verify.txt; fail "$what: verify does not check all modules"; }
     rm -rf "out.$r" && mv plain "out.$r"
     one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
     same out want "$what, threads and batch"
@@ -50,8 +50,8 @@ P
     same out want "$what, counted"
     for share in 50 85; do
         if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-            one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: not killed"; fi
-        one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: does not go on"; }
+            one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: the run was not killed"; fi
+        one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: the run does not continue"; }
         same out want "$what, killed at $share %"
     done
 done
@@ -96,7 +96,7 @@ P
 if [ -z "$SANITIZED" ]; then
     for r in alone least; do
         ! "$ONESHOT" verify out.$r --model "$model" >verify.txt || fail "$r: a 1 instead of a 0 is not found"
-        grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: not said"; }
+        grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: verify does not name the row"; }
     done
 fi
 
@@ -122,10 +122,10 @@ for name, e in json.loads(raw[8:8 + n]).items():
 P
 one owl out --threads 3 --batch-size 4 >/dev/null
 same out want "OWL, threads and batch"
-"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "OWL: verify"; }
+"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "OWL: verify fails"; }
 "$ONESHOT" plan --verbose --model "$model" --recipe owl.yaml "${data[@]}" >plan.txt
-grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: not in the plan"; }
-one owl plain | grep -q 'is finished' || fail "OWL: not known again"
+grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: the plan does not name the measurement of outliers"; }
+one owl plain | grep -q 'is finished' || fail "OWL: the same command does not find the finished output"
 rm -rf plain
 # The attention of an Olmo 3 layer reads the output of the layer before, without a norm. The wanted
 # numbers are those of "owl.py olmo3 olmo3/calibration.jsonl 4 2048 0.5 3 0.1 --ids".

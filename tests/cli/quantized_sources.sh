@@ -40,20 +40,20 @@ python3 -c '
 import json
 c = json.load(open("b/config.json"))["quantization_config"]
 assert c["quant_method"] == "compressed-tensors" and list(c["config_groups"]) == ["group_0"], c'
-"$ONESHOT" verify b --model fp8 >log || fail "verify"
+"$ONESHOT" verify b --model fp8 >log || fail "verify fails"
 gptq --model packed --output c
 gptq --model fp8 --output d --threads 1 --batch-size 2
 same c d
-"$ONESHOT" verify d --model fp8 >log || fail "verify"
+"$ONESHOT" verify d --model fp8 >log || fail "verify fails"
 "$ONESHOT" check-model fp8 >log || fail "check-model"
-grep -q '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$' log || fail "check-model says otherwise"
+grep -q '^38 tensors, 4 layers: 0 wrong, 0 missing from the template, 0 not needed$' log || fail "check-model finds faults"
 
 # Tests a source of 6-bit floats, with four codes in three bytes.
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
 "$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
 cmp six/model.safetensors again/model.safetensors
-"$ONESHOT" verify again --model six >log || fail "verify"
-grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
+"$ONESHOT" verify again --model six >log || fail "verify fails"
+grep -q '"version": "0.20.0"' again/config.json || fail "config.json has another version than 0.20.0"
 
 # Modules that no target matches are written dense. Prefetch and bands do not change the bytes.
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
@@ -63,7 +63,7 @@ same e e1
 grep -q 'layers.0.mlp.down_proj.weight  *BF16' log || fail "down_proj is not dense"
 grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"' e/oneshot-manifest.json ||
     fail "the manifest does not call it dequantized"
-"$ONESHOT" verify e --model fp8 >log || fail "verify"
+"$ONESHOT" verify e --model fp8 >log || fail "verify fails"
 
 # The message names the smallest budget that would be enough. The job works with this budget.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
@@ -80,7 +80,7 @@ one --model fp8 --output b
 cp -r fp8 other
 "$OSH_TOOLS/st_edit" fp8 flip model.layers.1.mlp.up_proj.weight_scale_inv 0 0
 refused 2 'up_proj.weight has checksum' --model fp8 --scheme W4A16 --group-size 32 --output b
-if "$ONESHOT" verify b --model fp8 >log 2>&1; then fail "another source is not seen"; fi
+if "$ONESHOT" verify b --model fp8 >log 2>&1; then fail "verify accepts another source"; fi
 
 config other '{"quant_method": "aqlm", "bits": 4}'
 refused 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model other --scheme W4A16 --output g
@@ -113,8 +113,8 @@ refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
     small="--scheme W4A16 --group-size 16 --quality gptq --dataset sparse/calibration.jsonl --progress none"
-    last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts: $m"
-    "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m"
+    last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "the run fails for experts: $m"
+    "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m fails"
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
 cmp sparse-eval mxfp4-eval
@@ -122,9 +122,9 @@ cmp sparse-eval mxfp4-eval
 grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in the source): experts in one tensor' plan.txt &&
     grep -q '^warning: the output is 1.[0-9]* times as large as the source, which stores codes' plan.txt || fail "$(cat plan.txt)"
 ! "$ONESHOT" plan --verbose --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
-"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify"
-"$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
-"$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
+"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify fails"
+"$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "a budget of 5 MiB is not refused"
+"$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the run fails with the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
 
 # Tests sources with all experts in one FP8 tensor. The output has separate tensors for Qwen's
@@ -135,12 +135,12 @@ for case in qwen3_moe_stacked granite_hybrid_moe; do
     python3 "$OSH_SOURCE_DIR/tests/tools/fp8_experts.py" stacked stacked-fp8
     for m in stacked stacked-fp8; do
         small="--scheme W4A16 --group-size 8 --quality gptq --dataset stacked/calibration.jsonl --progress none"
-        last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts in FP8: $m of $case"
+        last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "the run fails for experts in FP8: $m of $case"
     done
     cmp stacked-out/model.safetensors stacked-fp8-out/model.safetensors
-    "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify"
-    "$ONESHOT" --model stacked-fp8 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
+    "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify fails"
+    "$ONESHOT" --model stacked-fp8 $small --output f --host-memory 5MiB 2>log && fail "a budget of 5 MiB is not refused"
     "$ONESHOT" --model stacked-fp8 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 ||
-        fail "the smallest budget"
+        fail "the run fails with the smallest budget"
     cmp f/model.safetensors stacked-fp8-out/model.safetensors
 done

@@ -25,15 +25,15 @@ run() { PATH=$PWD/tree/tools:$PATH bash tree/scripts/quickstart.sh >said 2>&1; }
 run || fail "the script failed"
 [ "$(sed -n 1p said)" = 'compiled 3 of 3' ] || fail "not one line about the build"
 [ "$(grep -cE '^(examples/docs-llama-3m|build/quickstart/(rtn|gptq)) +[0-9]+ +[0-9.]+$' said)" = 3 ] || fail "no table"
-[ "$(wc -l <said)" = 11 ] || fail "other lines"
+[ "$(wc -l <said)" = 11 ] || fail "the script does not print 11 lines"
 (cd tree && [ -s "$(sed -n 's/^report *//p' ../said)" ] && eval "$(sed -n 's/^next *//p' ../said)" >../text) || fail "next"
 [ -s text ] || fail "generate prints nothing"
 (cd tree && eval "$(sed -n 's/^ *\(.*oneshot plan.*\)/\1/p' ../said | sed "s|YOUR_MODEL|examples/docs-llama-3m|; s|YOUR_CHATS|examples/docs-llama-3m/data/calibration|")" >/dev/null) ||
-    fail "the plan"
+    fail "the plan of the last command fails"
 echo short >tree/examples/docs-llama-3m/data/evaluation.txt
-if run; then fail "a failed measurement is no failure"; fi
-if BROKEN=1 run; then fail "a failed build is no failure"; fi
+if run; then fail "a failed measurement does not end the script"; fi
+if BROKEN=1 run; then fail "a failed build does not end the script"; fi
 grep -qx "b.c:1:1: error: expected ';'" said && grep -q 'the build failed' said || fail "no message of the compiler"
 if grep -q 'Building' said; then fail "steps that worked are shown"; fi
-if CONFIGURE=1 run; then fail "a failed configuration is no failure"; fi
+if CONFIGURE=1 run; then fail "a failed configuration does not end the script"; fi
 grep -q 'Configuring' said || fail "no message of cmake"

@@ -9,11 +9,11 @@ data=(--dataset "$docs/data/evaluation.txt" --max-seq-length 48 --progress none 
 figures() { # arguments: directory for the files, [launcher...]
     rm -rf "$1" && mkdir "$1"
     "${@:2}" "$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits "$1/logits" --panel "$1/dense.json" \
-        >"$1/dense" 2>log || fail "eval of the source, $*"
+        >"$1/dense" 2>log || fail "eval of the source fails: $*"
     "${@:2}" "$ONESHOT" eval --model out --reference "$docs" "${data[@]}" --batch-size 2 --json --sample "The" --panel "$1/panel.json" \
-        --per-token "$1/tokens.npy" >"$1/json" 2>log || fail "eval with a reference, $*"
+        --per-token "$1/tokens.npy" >"$1/json" 2>log || fail "eval with a reference fails: $*"
     "${@:2}" "$ONESHOT" eval --model out --reference "$1/logits" "${data[@]}" >"$1/saved" 2>log ||
-        fail "eval with saved logits, $*"
+        fail "eval with saved logits fails: $*"
 }
 figures plain
 for mpi in "${mpis[@]}"; do
@@ -21,7 +21,7 @@ for mpi in "${mpis[@]}"; do
         [ $mpi = "${mpis[0]}" ] || [ $n = 3 ] || continue
         [ -z "$SANITIZED" ] || [ $n = 3 ] || continue
         figures ranks start $mpi $n
-        diff -r plain ranks >log || fail "$mpi, $n ranks: other figures than one process"
+        diff -r plain ranks >log || fail "$mpi, $n ranks: the figures differ from those of one process"
     done
 done
 mpi=${mpis[0]}
@@ -42,23 +42,23 @@ open("damaged/tokenizer.json", "a").write(" ")
 open("damaged/stranger.txt", "w").write("x")
 END
 for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"; do
-    "$ONESHOT" verify $what >want 2>log || [ "$what" != "out --model $docs" ] || fail "verify"
+    "$ONESHOT" verify $what >want 2>log || [ "$what" != "out --model $docs" ] || fail "verify fails"
     [ "$what" != "damaged --model $docs" ] || [ "$(grep -c wanted want)" -gt 10 ] || fail "too few findings"
     for n in 2 7; do
-        start ${mpis[n % ${#mpis[@]}]} $n "$ONESHOT" verify $what >got 2>log || [ "$what" != "out --model $docs" ] || fail "verify"
-        ! grep -qi 'mpi_abort\|aborting' log || fail "verify $what: findings end the other ranks"
+        start ${mpis[n % ${#mpis[@]}]} $n "$ONESHOT" verify $what >got 2>log || [ "$what" != "out --model $docs" ] || fail "verify fails"
+        ! grep -qi 'mpi_abort\|aborting' log || fail "verify $what: a rank with findings ends the other ranks"
         diff want got >log 2>&1 || fail "verify $what, $n ranks: other findings"
     done
 done
 
 # All ranks of a node share its budget. If the budget is too small, all ranks refuse it with one
 # message. The message names a budget, and this budget is enough.
-if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "2 MiB are enough"; fi
+if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "a budget of 2 MiB is not refused"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
 least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
-start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "the smallest budget"
+start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "eval fails with the smallest budget"
 "$ONESHOT" eval --model out "${data[@]}" >want 2>log
-cmp want got || fail "other figures with a budget"
+cmp want got || fail "the figures differ with a budget"
 # Tests a rank whose model or text differs from that of rank 0.
 cp -r "$docs" old && touch -d @1 old/*.safetensors && mkdir model && cp -r "$docs"/. model
 cat >source <<'END'
@@ -68,6 +68,6 @@ exec "$@"
 END
 chmod +x source
 if unshare -m true 2>/dev/null; then
-    if start $mpi 2 ./source "$ONESHOT" eval --model model "${data[@]}" >log 2>&1; then fail "another model"; fi
-    grep -q 'rank 1 of 2 on .*has another model or reference than rank 0: here .source model.*changed at' log || fail "another model"
+    if start $mpi 2 ./source "$ONESHOT" eval --model model "${data[@]}" >log 2>&1; then fail "another model of a rank is not refused"; fi
+    grep -q 'rank 1 of 2 on .*has another model or reference than rank 0: here .source model.*changed at' log || fail "another model of a rank is not refused"
 fi

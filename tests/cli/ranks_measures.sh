@@ -20,16 +20,16 @@ one() { # arguments: kind of job, output
         "--max-seq-length 32 --progress none --log-level info --threads 1 --output $2 ${more[$1]}"
 }
 for kind in owl reap gradients effects; do
-    "$ONESHOT" $(one $kind plain) >log 2>&1 || fail "one process, $kind"
+    "$ONESHOT" $(one $kind plain) >log 2>&1 || fail "$kind in one process fails"
     sums plain >want.$kind
     rm -rf plain
     for n in 3 7; do
         [ -z "$SANITIZED" ] || [ $n = 3 ] || continue
         mpi=${mpis[n % ${#mpis[@]}]}
-        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "$kind, $mpi, $n ranks"
-        grep -q "$n ranks: samples and solves are divided" out/oneshot.log || fail "$kind: is not divided"
+        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "the run fails: $kind, $mpi, $n ranks"
+        grep -q "$n ranks: samples and solves are divided" out/oneshot.log || fail "$kind: the ranks do not divide the job"
         [ $kind = owl ] || [ $kind = reap ] || grep -q "survey, $n ranks: samples and solves are divided" log || fail "$kind: the survey is not divided"
-        if grep -q 'rank 0 does all work' log out/oneshot.log; then fail "$kind: is not divided"; fi
+        if grep -q 'rank 0 does all work' log out/oneshot.log; then fail "$kind: the ranks do not divide the job"; fi
         same out want.$kind "$kind, $mpi, $n ranks"
     done
 done

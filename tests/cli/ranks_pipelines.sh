@@ -16,14 +16,14 @@ one() { # arguments: kind of job, output
         "--progress none --threads 1 --output $2 ${more[$1]}"
 }
 for kind in basic independent ada; do
-    "$ONESHOT" $(one $kind plain) >log 2>&1 || fail "one process, $kind"
+    "$ONESHOT" $(one $kind plain) >log 2>&1 || fail "$kind in one process fails"
     sums plain >want.$kind
     rm -rf plain
     for n in 3 7; do
         [ -z "$SANITIZED" ] || [ $n = 3 ] || continue
         mpi=${mpis[n / 2 % ${#mpis[@]}]}
-        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "$kind, $mpi, $n ranks"
-        grep -q "$n ranks: samples and solves are divided" out/oneshot.log || { cp out/oneshot.log log; fail "$kind: is not divided"; }
+        start $mpi $n "$ONESHOT" $(one $kind out) >log 2>&1 || fail "the run fails: $kind, $mpi, $n ranks"
+        grep -q "$n ranks: samples and solves are divided" out/oneshot.log || { cp out/oneshot.log log; fail "$kind: the ranks do not divide the job"; }
         same out want.$kind "$kind, $mpi, $n ranks"
     done
 done

@@ -39,11 +39,11 @@ n=0
 divided() { # arguments: MPI, ranks, kind of job, model, more flags
     n=$((n + 1))
     start $1 $2 "$ONESHOT" $(one $3 $4 out) "${@:5}" >log 2>&1 || fail "$*"
-    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: is not divided"; }
+    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: the ranks do not divide the job"; }
     same out want.$3.$4 "$*"
 }
 want() { # arguments: kind of job, model
-    "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "one process, $1"
+    "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "$1 in one process fails"
     sums plain >want.$1.$2
     rm -rf plain
 }
@@ -80,7 +80,7 @@ while [ $n -lt $kills ]; do
     after_kill want.gptq.model
 done
 [ $killed -ge $((kills / 3)) ] || fail "only $killed of $kills runs were killed"
-"$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process after kills"
+"$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process does not continue the killed job"
 same out want.gptq.model "one process after kills"
 echo "$killed of $kills runs were killed"
 
@@ -88,18 +88,18 @@ echo "$killed of $kills runs were killed"
 # ranks send to each other.
 "$OSH_TOOLS/make_model" big hidden=512 intermediate=1024 heads=8 kv=4 layers=2 vocab=512 samples=8 tokens=64
 want gptq big
-if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB"; fi
-grep -q 'while planning one of the 2 ranks that share the --host-memory of a node' log || fail "whose budget is too small"
+if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB is not refused"; fi
+grep -q 'while planning one of the 2 ranks that share the --host-memory of a node' log || fail "the message does not say which budget is too small"
 least=$(grep -oE 'want at least --host-memory [0-9]+' log | grep -oE '[0-9]+$')
-start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory $((2 * least))MiB >log 2>&1 || fail "the smallest budget"
+start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory $((2 * least))MiB >log 2>&1 || fail "the run fails with the smallest budget"
 sent=$(grep -oE '[0-9]+ bytes were sent' out/oneshot.log | grep -oE '^[0-9]+')
 same out want.gptq.big "the smallest budget"
-"$ONESHOT" plan $(one gptq big out) --ranks 2 >log 2>&1 || fail "plan --ranks"
+"$ONESHOT" plan $(one gptq big out) --ranks 2 >log 2>&1 || fail "the plan with --ranks fails"
 grep -q '^ranks      2, 2 on a node: samples and solves are divided' log || fail "the plan names no division"
 planned=$(grep -oE '[0-9.]+ MB between ranks' log | grep -oE '^[0-9.]+')
 awk -v s=$sent -v p=$planned 'BEGIN { exit !(s / 1e6 < 1.1 * p && s / 1e6 > 0.9 * p) }' || fail "planned $planned MB, sent $sent bytes"
-if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run"; fi
-grep -q 'mpirun or srun sets the ranks of a run' log || fail "--ranks of a run"
+if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run is not refused"; fi
+grep -q 'mpirun or srun sets the ranks of a run' log || fail "--ranks of a run is not refused"
 
 # After a rank is killed, the job must print one message with rank, node and phase, and must end
 # within 10 seconds. If the launcher does nothing, the guard of each rank must end its rank.
@@ -116,16 +116,16 @@ stopped() { # arguments: name of the launcher's process, if the test must stop i
     [ $# = 0 ] || kill -STOP $(processes "$1")
     kill_rank 1 out.oneshot-partial/oneshot.log 'observe model.layers.0 Start' 0.2 || fail "$mpi: there is no rank 1"
     job_ends $job $mpi 10 || code=$?
-    [ $code != 0 ] || fail "$mpi: a killed rank"
+    [ $code != 0 ] || fail "$mpi: a killed rank does not end the job"
 }
 for mpi in "${mpis[@]}"; do
     stopped
     if [ $hung = 0 ]; then
         [ "$(grep -c 'ended by signal' log)" = 1 ] || fail "$mpi: wanted one message"
-        grep -q '^oneshot: rank 1 of 3 on .*, .* of .*: ended by signal 9 (Killed)' log || fail "$mpi: the message of a killed rank"
+        grep -q '^oneshot: rank 1 of 3 on .*, .* of .*: ended by signal 9 (Killed)' log || fail "$mpi: the message does not name the killed rank"
     fi
 done
 stopped mpirun.$mpi
 [ $hung = 1 ] || fail "$mpi: the launcher was not stopped"
-"$ONESHOT" $(one gptq big out) >log 2>&1 || fail "one process after a killed rank"
+"$ONESHOT" $(one gptq big out) >log 2>&1 || fail "one process does not continue the job of a killed rank"
 same out want.gptq.big "one process after a killed rank"

@@ -10,13 +10,13 @@ mpi=${mpis[0]}
 # Rank 0 stops for 5 seconds in a pass that takes hundredths of a second on an idle machine.
 start $mpi 3 ./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_STEP="observe model.layers.0 Start" \
     INJECT_WHAT='(sleep 5; kill -CONT $PPID) & kill -STOP $PPID' -- \
-    "$ONESHOT" $one --output out --threads 1 --progress none --profile profile.yaml >log 2>&1 || fail "3 ranks"
+    "$ONESHOT" $one --output out --threads 1 --progress none --profile profile.yaml >log 2>&1 || fail "the run of 3 ranks fails"
 [ -n "$SANITIZED" ] || grep -q 'rank 0 of 3 on .* is slow: it runs [0-9]* tokens per second' log || fail "the slow rank is not named"
 grep -q 'observe on 3 ranks: .* of work, imbalance' out/oneshot.log || fail "the log has no times of ranks"
 grep -q 'table id="ranks"' out/oneshot-report.html || fail "the page has no ranks"
 "$ONESHOT" plan $one --output out --json >plan.json --ranks 3
 start $mpi 2 "$ONESHOT" --model model --scheme W4A16 --method rtn --max-shard-size 200kB --threads 1 --output rtn --progress none \
-    >log 2>&1 || fail "2 ranks"
+    >log 2>&1 || fail "the run of 2 ranks fails"
 python3 - <<'END'
 import json
 report = json.load(open("out/oneshot-report.json"))

@@ -11,7 +11,7 @@ mkdir copy
 release() { (cd copy && python3 scripts/release.py "$@"); }
 release >out || fail "$(cat out)"
 sed -i "s/^project(oneshot VERSION [0-9.]*/project(oneshot VERSION 9.9.9/" copy/CMakeLists.txt
-release >out && fail "a number of one file"
+release >out && fail "another version in one file is not found"
 for name in docs/reference/oneshot.1 docs/how-to/packages.md CHANGELOG.md; do grep -q "^$name: " out || fail "$name: $(cat out)"; done
 release --set 9.10.0 >out || fail "$(cat out)"
 grep -q "^## \[9.10.0\] - unreleased" copy/CHANGELOG.md && grep -q "oneshot_9.10.0_amd64.deb" copy/docs/how-to/packages.md || fail "$(cat out)"
@@ -20,22 +20,22 @@ sed -i 's/^## \[9.10.0\] - unreleased/## [9.10.0] - 2026-01-31/' copy/CHANGELOG.
 release --set 9.11.0 >out || fail "$(cat out)"
 [ "$(grep '^## ' copy/CHANGELOG.md | head -2 | tr '\n' ' ')" = "## [9.11.0] - unreleased ## [9.10.0] - 2026-01-31 " ] || fail "$(grep '^## ' copy/CHANGELOG.md)"
 sed -i 's/^## \[9.10.0\] .*/## [9.10.0] - unreleased/' copy/CHANGELOG.md
-release >out && fail "two that are not released"
+release >out && fail "two unreleased versions are not found"
 grep -q "9.10.0 follows 9.11.0 and is unreleased" out || fail "$(cat out)"
 sed -i 's/^## \[9.10.0\] .*/## [9.10.0] - 2026-01-31/' copy/CHANGELOG.md
 git -C copy init -q && git -C copy add -A && git -C copy commit -qm all
-release --tag >out 2>err && fail "no day, and a tag"
+release --tag >out 2>err && fail "a tag of a version without a date is not refused"
 grep -q "want the day" err || fail "$(cat err)"
 sed -i "s/^## \[9.11.0\] - unreleased/## [9.11.0] - 2026-02-28\n\n- a change/" copy/CHANGELOG.md
-release --tag >out 2>err && fail "changes, and a tag"
+release --tag >out 2>err && fail "a tag of a changed tree is not refused"
 grep -q "not committed" err || fail "$(cat err)"
 git -C copy commit -qam day
 release --tag >out || fail "$(cat out)"
 git -C copy cat-file -p v9.11.0 | grep -q '^oneshot 9.11.0$' || fail "$(git -C copy tag)"
-[ "$(release --notes)" = "- a change" ] && git -C copy cat-file -p v9.11.0 | grep -qx -- "- a change" || fail "other notes than those of the tag"
+[ "$(release --notes)" = "- a change" ] && git -C copy cat-file -p v9.11.0 | grep -qx -- "- a change" || fail "the notes differ from those of the tag"
 mv copy/scripts/install-deps.sh copy/scripts/other.sh
 release >out && fail "a missing script is not found"
-grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"
+grep -q '^Dockerfile: calls scripts/install-deps.sh, which does not exist' out || fail "$(cat out)"
 
 # The image of packaging/oci.py has the layout of OCI, and the manifest that `docker load` reads.
 # The digests are those of the blobs. Equal root directories give equal images.

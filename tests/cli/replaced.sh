@@ -28,8 +28,8 @@ goes_wrong() { # argument: part of the message; the run must fail with it
 }
 half=$((calls / 2)) late=$((calls - 4))
 finishes() { # runs the same command to its end
-    one --output o "$@" >log 2>&1 || fail "the same command"
-    sums o | diff -u want - || fail "other files than those of a run without"
+    one --output o "$@" >log 2>&1 || fail "the same command fails"
+    sums o | diff -u want - || fail "the output differs from that of an undisturbed run"
     rm -r o
 }
 
@@ -41,7 +41,7 @@ for at in $half $late; do # $half is before the seal, $late is during the seal
 
     stopped $at --output o # while the run is stopped, another run takes the directory
     rm -r o.oneshot-partial
-    INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
+    INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "the run was not killed"
     (cd o.oneshot-partial && sha256sum -- *) >before
     goes_wrong 'o.oneshot-partial was replaced while this run wrote it, by a directory'
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
@@ -77,7 +77,7 @@ for at in $half $late; do # $half is before the seal, $late is during the seal
         mkdir mine && echo mine >mine/file
         case $kind in directory) mv mine o ;; link) ln -s mine o ;; file) mv mine/file o && rmdir mine ;; esac
         goes_wrong 'giving it the name o'
-        if [ $kind = file ]; then [ "$(cat o)" = mine ]; else [ "$(cat o/file)" = mine ]; fi || fail "$kind: gone"
+        if [ $kind = file ]; then [ "$(cat o)" = mine ]; else [ "$(cat o/file)" = mine ]; fi || fail "$kind: the run removed it"
         [ $kind != link ] || [ -L o ] || fail "the link is gone"
         rm -rf o mine
         finishes

@@ -98,7 +98,7 @@ code=0
 too_early() { # arguments: part of the message, model, data
     code=0
     "$ONESHOT" --model "$2" --scheme W4A16 --output none --progress none --eval "$3" >/dev/null 2>err || code=$?
-    [ $code != 0 ] && grep -q -- "$1.*while checking before the run what --eval" err && [ -z "$(ls -d none* 2>/dev/null)" ] ||
+    [ $code != 0 ] && grep -q -- "$1.*while checking the model and the data of --eval" err && [ -z "$(ls -d none* 2>/dev/null)" ] ||
         { echo "$1: $code $(ls -d none*) $(cat err)"; exit 1; }
 }
 printf 'a\0b\n' >nul.txt

@@ -24,7 +24,7 @@ grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights 
 for r in gptq rtn nvfp4 alone; do
     one $r plain --threads 1 >/dev/null 2>&1
     sums plain >want.$r
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$r: nothing is called changed"
     grep -q '"tie_word_embeddings": false' plain/config.json || fail "$r: the head is still tied"
     rm -rf out.$r && mv plain out.$r
@@ -42,8 +42,8 @@ for r in gptq rtn; do
     same out want.$r "$r, counted"
     for share in 30 70 90; do
         if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r out \
-            --threads 1 >log 2>&1; then fail "$r: not killed"; fi
-        one $r out >log 2>&1 || { cat log; fail "$r: does not go on"; }
+            --threads 1 >log 2>&1; then fail "$r: the run was not killed"; fi
+        one $r out >log 2>&1 || { cat log; fail "$r: the run does not continue"; }
         same out want.$r "$r, killed at $share %"
     done
 done
@@ -60,5 +60,5 @@ awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 cp -r out.alone broken
 sed 's/R1/R2/; s/{}/{rotations: R2}/' alone.yaml >broken/recipe.yaml
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "another recipe is not found"
-grep -q 'embed_tokens.weight: differs from byte' found.txt || { cat found.txt; fail "not the embedding"; }
+grep -q 'embed_tokens.weight: differs from byte' found.txt || { cat found.txt; fail "verify does not name the embedding"; }
 echo "verified"

@@ -24,8 +24,8 @@ dense=$(ppl "$model")
 
 for r in alone gptq; do
     one $r plain --threads 1 >log 2>&1
-    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    grep -q 'rotated while the model runs. vLLM supports this rotation on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     sums plain >want.$r
     rm -rf out.$r && mv plain out.$r
     grep -q '"transform_config": {$' out.$r/config.json || fail "$r: no transform_config"
@@ -35,8 +35,8 @@ done
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one gptq out --threads 1 >log 2>&1
 same out want.gptq "counted"
 if INJECT_AT=$(($(cat calls) * 6 / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one gptq out --threads 1 >log 2>&1
-then fail "not killed"; fi
-one gptq out --threads 2 >log 2>&1 || { cat log; fail "does not go on"; }
+then fail "the run was not killed"; fi
+one gptq out --threads 2 >log 2>&1 || { cat log; fail "the run does not continue"; }
 same out want.gptq "killed"
 echo "same bytes"
 
@@ -55,7 +55,7 @@ echo "rotated while it runs"
 # forced to use eager attention. (With eager attention, LLM Compressor rotates only keys.)
 one heads out.heads --threads 1 >log 2>&1
 grep -q 'the scales of keys do not fit the keys that it caches' log || fail "heads: no warning: $(cat log)"
-"$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify"; }
+"$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify fails"; }
 sums out.heads >want.heads
 one heads out --threads 3 --batch-size 4 --mem-opt-level 2 >/dev/null 2>&1
 same out want.heads "heads, threads and tier"
@@ -78,9 +78,9 @@ p=$(ppl out.heads)
 close "$dense" "$p" 1 || fail "perplexity $dense became $p with rotated caches of 8 bits"
 echo "rotated heads"
 
-if one gptq again --model out.alone >log 2>&1; then fail "compressed again"; fi
-grep -qE 'R[34] acts while the model runs: compressing such a model again is not supported' log || { cat log; fail "no reason"; }
+if one gptq again --model out.alone >log 2>&1; then fail "a second compression is not refused"; fi
+grep -qE 'R[34] acts while the model runs: compressing such a model again is not supported' log || { cat log; fail "the message gives no reason"; }
 "$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" 2>/dev/null >plan.txt
-grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not say it"; }
-grep -q 'only vLLM on one NVIDIA GPU, which' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
+grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not list the rotation"; }
+grep -q 'only vLLM on one NVIDIA GPU, which' plan.txt || { cat plan.txt; fail "the plan does not name the loaders"; }
 echo "refused, and said"

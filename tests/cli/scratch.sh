@@ -24,11 +24,11 @@ one() { # arguments: model, output, flags
 }
 sum() { sha256sum <"$1/model.safetensors"; }
 killed() { # arguments: number of a disk call, then the arguments of one()
-    if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "it was not killed"; fi
+    if INJECT_AT=100 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null 2>&1; then fail "the run was not killed"; fi
 }
 one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
-[ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
+[ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test cannot fail"
 
 # Two runs have different working directories. Their outputs have the same relative path, and they
 # share one --scratch-dir.
@@ -37,7 +37,7 @@ flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")
 (cd d2 && killed ../other out "${flags[@]}")
 [ "$(find scr -name 'oneshot-????????????????' | wc -l)" = 2 ] || fail "the two runs share a directory: $(ls scr)"
-for d in d1 d2; do [ -e $d/out.oneshot-partial/oneshot-journal ] || fail "$d: nothing is left to go on from"; done
+for d in d1 d2; do [ -e $d/out.oneshot-partial/oneshot-journal ] || fail "$d: the killed run leaves no journal"; done
 (cd d1 && one "$model" out "${flags[@]}" --log-level info >/dev/null 2>log)
 grep -q 'values after .* are read from the disk' d1/log || fail "d1: $(cat d1/log)"
 [ "$(sum d1/out)" = "$(sum plain)" ] || fail "d1 took the values of d2"
@@ -52,7 +52,7 @@ leave() { killed "$model" o --mem-opt-level 2; }
 goes_on() { # argument: label; the run starts again from the tokens
     one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log || fail "$1: $(cat log)"
     grep -q 'are incomplete on the disk: starting from the tokens' log || fail "$1: $(cat log)"
-    [ "$(sum o)" = "$(sum plain)" ] || fail "$1: other bytes"
+    [ "$(sum o)" = "$(sum plain)" ] || fail "$1: the output has other bytes"
     rm -r o
 }
 leave
@@ -75,7 +75,7 @@ file=$(values)
 mv "$file" "${file%/*}/00099.values"
 cp "${file%/*}/00099.values" "$file" # restores the original file; the run then uses its values
 one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log
-grep -q 'are read from the disk' log || fail "a copy of the file itself was not taken up: $(cat log)"
+grep -q 'are read from the disk' log || fail "the run does not read the values of a copied file: $(cat log)"
 [ "$(sum o)" = "$(sum plain)" ] && [ ! -e o.oneshot-partial ] && [ ! -e o/scratch ] || fail "after a copy: $(ls o)"
 
 # Only one process at a time may use the stored values of a run.
@@ -85,6 +85,6 @@ code=0
 flock o.oneshot-partial/scratch/oneshot-scratch "$ONESHOT" --version >/dev/null
 flock o.oneshot-partial/scratch/oneshot-scratch bash -c "$(declare -f one); model=$model ONESHOT=$ONESHOT one $model o --mem-opt-level 2" \
     >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q 'scratch: another process keeps values there' log || fail "a locked directory: exit $code, $(cat log)"
+[ $code = 2 ] && grep -q 'scratch: another process stores values in this directory' log || fail "a locked directory: exit $code, $(cat log)"
 one "$model" o --mem-opt-level 2 >/dev/null
-[ "$(sum o)" = "$(sum plain)" ] || fail "after a locked directory: other bytes"
+[ "$(sum o)" = "$(sum plain)" ] || fail "after a locked directory: the output has other bytes"

@@ -42,10 +42,10 @@ tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2:
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
 one all --profile profile.yaml || { cat log; fail "the run fails"; }
-for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; }; done
-"$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: the run fails"; }; done
+"$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 for i in 0 1 2; do
-    [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
+    [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i does not have one pass of propagation"
 done
 # GPTQ solves nothing before the attention of layer 0, so `all` and `rounded` have the same codes of
 # this attention. Rounding of attention does not change the inputs of the MLPs, because its errors
@@ -59,9 +59,9 @@ one smooth
 one stages
 for r in smooth stages; do sums $r | grep -v 'recipe.yaml\|oneshot-manifest' >sums.$r; done
 diff sums.smooth sums.stages || fail "stages make other bytes"
-if one backwards; then fail "SmoothQuant after GPTQ"; fi
+if one backwards; then fail "SmoothQuant after GPTQ is not refused"; fi
 grep -q 'SmoothQuantModifier comes after GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
-    { cat log; fail "no reason"; }
+    { cat log; fail "the message gives no reason"; }
 # Tests a transform after a quantizer. It may change modules that this quantizer does not quantize.
 after="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
@@ -70,18 +70,18 @@ of_mlp="QuantizationModifier: {scheme: W4A16, targets: ['re:.*mlp.*']}"
 recipe between "$of_attention" "$after" "$of_mlp"
 recipe attention "$of_attention"
 recipe plain "$of_attention" "$of_mlp"
-for r in between attention plain; do one $r || { cat log; fail "$r: not made"; }; done
-"$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify"; }
+for r in between attention plain; do one $r || { cat log; fail "$r: the run fails"; }; done
+"$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify fails"; }
 tensors between attention 'layers\.0\.self_attn' 8
 tensors between attention 'input_layernorm' 4
-[ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "no factors after a quantizer"
+[ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "a pair of layers after a quantizer gets no factors"
 echo "stages in the order of the file"
 
 one gptq --pipeline independent
 mv gptq independent && one gptq
 tensors gptq independent '.' 62
 one smooth --pipeline independent || { cat log; fail "independent: the run fails"; }
-[ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has nothing before it"
+[ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has other weights than wanted"
 [ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"
 
@@ -103,4 +103,4 @@ for pruner in SparseGPTModifier WandaPruningModifier; do
     grep -q '14 modules checked' log || fail "$pruner: $(cat log)"
 done
 "$ONESHOT" plan --model llava --recipe two.yaml --dataset llava/calibration.jsonl --verbose |
-    grep -q '^dense: vision_tower.encoder.layers.\*.mlp.fc1 (1, .*it does not process text' || fail "no reason"
+    grep -q '^dense: vision_tower.encoder.layers.\*.mlp.fc1 (1, .*it does not process text' || fail "the message gives no reason"

@@ -7,8 +7,8 @@ fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/tiny_model" ../families/logits/zamba2 z float32
 gptq_recipe 8 8 >recipe.yaml
 job=(--model z --dataset z/calibration.jsonl --progress none --indivisible dense)
-"$ONESHOT" "${job[@]}" --recipe recipe.yaml --threads 1 --output out >/dev/null || fail "does not run"
-"$ONESHOT" "${job[@]}" --recipe recipe.yaml --threads 2 --output two >/dev/null || fail "does not run with two threads"
+"$ONESHOT" "${job[@]}" --recipe recipe.yaml --threads 1 --output out >/dev/null || fail "the run fails"
+"$ONESHOT" "${job[@]}" --recipe recipe.yaml --threads 2 --output two >/dev/null || fail "the run fails with two threads"
 cmp out/model.safetensors two/model.safetensors || fail "two threads make other bytes"
 "$ONESHOT" verify out --model z >log || fail "$(cat log)"
 
@@ -42,5 +42,5 @@ s_stage:
     QuantizationModifier:
       kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}
 Y
-if "$ONESHOT" "${job[@]}" --recipe kv.yaml --output kv 2>err; then fail "kv_cache_scheme of a shared block"; fi
+if "$ONESHOT" "${job[@]}" --recipe kv.yaml --output kv 2>err; then fail "kv_cache_scheme of a shared block is not refused"; fi
 grep -q 'kv_cache_scheme: no quantized Linear reads the output of model.layers.3.shared_transformer.self_attn' err || fail "$(cat err)"

@@ -30,7 +30,7 @@ budget() { # arguments: the plan's smallest device memory, recipe, flags
 "$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SmoothQuantModifier: factors of 4 layers, such as model.layers.0.input_layernorm, for 10 weights' plan.txt ||
     { cat plan.txt; fail "the plan does not list the mappings"; }
-grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }
+grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not list the passes"; }
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --json >plan.txt
 [ "$(grep -c '"layer":' plan.txt)" = 4 ] || fail "the plan as JSON does not list the mappings"
 
@@ -41,7 +41,7 @@ for what in "gptq layer" "gptq Linear" "rtn basic" "rtn layer" "up two"; do
     flags=(${how[$t]})
     one $r plain "${flags[@]}" --threads 1 >/dev/null
     sums plain >want.$r.$t
-    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify fails"; }
     grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$what: nothing is called changed"
     rm -rf out.$r.$t && mv plain out.$r.$t
     one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
@@ -69,24 +69,24 @@ for what in "gptq Linear" "rtn layer" "up two"; do
     calls=$(cat calls)
     for share in "${shares[@]}"; do
         if INJECT_AT=$((calls * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r out "${flags[@]}" \
-            >log 2>&1; then fail "$what: not killed"; fi
+            >log 2>&1; then fail "$what: the run was not killed"; fi
         kills=$((kills + 1))
-        one $r out "${flags[@]}" --log-level debug >log 2>&1 || { cat log; fail "$what: does not go on"; }
+        one $r out "${flags[@]}" --log-level debug >log 2>&1 || { cat log; fail "$what: the run does not continue"; }
         ! grep -q "are read from the disk" log || resumed=$((resumed + 1))
         same out want.$r.$t "$what, killed at $share % of $calls calls"
     done
 done
-[ $resumed -ge $((${#shares[@]} / 2)) ] || fail "only $resumed of $kills runs took values up"
+[ $resumed -ge $((${#shares[@]} / 2)) ] || fail "only $resumed of $kills runs read the stored values"
 echo "killed, and the same"
 
 # verify finds a wrong norm, wrong factors, and missing factors.
 cp -r out.gptq.layer broken
 sed -i '0,/"factors": "......../s//"factors": "3f910000/' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "other factors are not found"
-grep -q 'input_layernorm.weight: differs from byte' found.txt || { cat found.txt; fail "not the norm"; }
+grep -q 'input_layernorm.weight: differs from byte' found.txt || { cat found.txt; fail "verify does not name the norm"; }
 sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
-grep -q "the factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
+grep -q "factors of its channels" found.txt || { cat found.txt; fail "verify does not name the factors"; }
 
 # The predictions of the model must stay nearly the same. 8-bit weights change the perplexity by
 # 0.02. A missing factor would change it by thousands.

@@ -43,7 +43,7 @@ P
 for r in $names; do
     "$ONESHOT" --model "$model" --recipe $r.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 \
         --max-seq-length 64 --progress none --output out >/dev/null
-    compare $r || fail "$r: not LLM Compressor's"
-    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    compare $r || fail "$r: the scales differ from those of LLM Compressor"
+    "$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     rm -rf out
 done

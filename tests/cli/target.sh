@@ -39,7 +39,7 @@ check gpt_oss model.layers.0.mlp.experts.1.w13_weight_packed 16
 sed 's/"target": "vllm"/"target": "both"/' vllm/oneshot-manifest.json >manifest
 if cmp -s manifest vllm/oneshot-manifest.json; then fail "the manifest has no target"; fi
 cp manifest vllm/oneshot-manifest.json
-if "$ONESHOT" verify vllm --model gpt_oss >log; then fail "an output without its target is right"; fi
+if "$ONESHOT" verify vllm --model gpt_oss >log; then fail "verify accepts an output without its target"; fi
 has log 'experts.0.w13_weight_packed'
 
 # For gpt-oss, vLLM's loader reads no zero points. In a quantized model it reads no dense experts.
@@ -66,7 +66,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/fp8_experts.py" stacked fp8
 for m in stacked fp8; do
     "$ONESHOT" --model $m --recipe gptq.yaml --dataset stacked/calibration.jsonl --progress none --target vllm --output $m-out >log 2>&1 || fail "$m: $(cat log)"
 done
-cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "experts in FP8"
+cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "the output of experts in FP8 has other bytes"
 
 # Experts in MXFP4, as in the released gpt-oss, must give the same bytes as dense experts with equal
 # values.
@@ -76,8 +76,8 @@ python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
     "$ONESHOT" --model $m --recipe gptq.yaml --dataset sparse/calibration.jsonl --progress none --target vllm --output $m-out >log 2>&1 || fail "$m: $(cat log)"
 done
-cmp sparse-out/model.safetensors mxfp4-out/model.safetensors || fail "experts in MXFP4"
-"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "experts in MXFP4: $(cat log)"
+cmp sparse-out/model.safetensors mxfp4-out/model.safetensors || fail "the output of experts in MXFP4 has other bytes"
+"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify of experts in MXFP4 fails: $(cat log)"
 
 # If transformers does not load experts with a scheme, only `--target transformers` refuses the
 # scheme.
@@ -101,7 +101,7 @@ misread() { # arguments: message or "" (none), arguments of oneshot
     "$ONESHOT" plan --model q --verbose "${@:2}" >plan 2>&1
     "$ONESHOT" verify out --model q >log || fail "$*: $(cat log)"
     if [ -z "$1" ]; then
-        if grep -h 'transformers 5.17' err plan inspect; then fail "transformers loads $*"; fi
+        if grep -h 'transformers 5.17' err plan inspect; then fail "the text says that transformers does not load $*"; fi
         has out/README.md 'Transformers loads it'
         "$ONESHOT" plan --model q --target transformers "${@:2}" >log 2>err || fail "$*: $(cat err)"
         return
@@ -141,5 +141,5 @@ sed -i 's/"qwen3_moe"/"qwen3_vl_moe_text"/' q/config.json
 misread 'finds no dense' --scheme FP8_DYNAMIC --ignore 're:.*experts.*'
 "$ONESHOT" --model q --output codes --progress none --scheme FP8_DYNAMIC >log 2>err || fail "$(cat err)"
 has err 'warning: transformers 5.17 finds no codes of experts'
-if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --target transformers >log 2>err; then fail "not refused"; fi
+if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --target transformers >log 2>err; then fail "the run is not refused"; fi
 has err 'transformers 5.17 finds no codes of experts'

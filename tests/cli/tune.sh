@@ -19,14 +19,14 @@ job() { # arguments: recipe, output, flags
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 same() { # arguments: output, label
-    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
+    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: the output has other bytes"; }
     rm -rf "$1"
 }
 field() { sed -n "/\"tuned\"/,/}/s/^ *\"$2\": \([^,]*\),*$/\1/p" "$1/oneshot-report.json"; }
 
 INJECT_CALLS=pwrite INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so job good base --threads 1 >/dev/null
 sums base >want
-"$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+"$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify fails"; }
 grep -q '"rule": "changed"' base/oneshot-manifest.json || fail "no norm is called changed"
 [ "$(field base kept)" = true ] || fail "learned scales are not kept"
 awk -v a="$(field base kl_divergence)" -v b="$(field base kl_divergence_before)" 'BEGIN { exit !(a < b && a > 0) }' ||
@@ -45,7 +45,7 @@ kills=("pwrite $(($(cat calls) - 150))" "rename 2")
 [ -z "$SANITIZED" ] || kills=()
 for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
+        job good out --threads 1 >log 2>&1; then fail "the run was not killed at $kill"; fi
     ls out.oneshot-partial >left
     # the last kill happens while the new tensors replace the old tensors
     if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
@@ -54,10 +54,10 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
         printf x | dd of=$tuned bs=1 seek=1000 conv=notrunc status=none
         code=0
         job good out >log 2>&1 || code=$?
-        [ $code = 1 ] && grep -q 'oneshot-tuned differs from the written bytes: want --restart' log || { cat log; fail "another file"; }
+        [ $code = 1 ] && grep -q 'oneshot-tuned differs from the written bytes: want --restart' log || { cat log; fail "a tensor file of other bytes is not refused"; }
         cp keep $tuned
     fi
-    job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: does not go on"; }
+    job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: the run does not continue"; }
     same out "killed at $kill, with $(tr '\n' ' ' <left)"
 done
 
@@ -66,13 +66,13 @@ plan() { "$ONESHOT" plan --verbose --model "$model" --dataset "$model/data/calib
 plan good --threads 2 >plan.txt
 grep -q 'then codes, scales and norms are tuned: 8 steps of 2 samples, 3 held back' plan.txt || { cat plan.txt; fail "plan"; }
 plan none >plan.txt
-! grep -q tuned plan.txt || { cat plan.txt; fail "tune: 0 is planned"; }
+! grep -q tuned plan.txt || { cat plan.txt; fail "the plan lists tuning with tune: 0"; }
 
 # A run works with the smallest host memory of the plan; one MiB less is refused.
 if [ -z "$SANITIZED" ]; then
-    plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "30 MiB will do"
+    plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "a budget of 30 MiB is not refused"
     least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB\(;.*\)*$/\1/p' msg | tail -1)
-    [ "$least" ] || fail "30 MiB: $(cat msg)"
+    [ "$least" ] || fail "the message names no smallest budget: $(cat msg)"
     job good out --threads 3 --batch-size 4 --host-memory "${least}MiB" >log 2>&1 || { cat log; fail "--host-memory ${least}MiB"; }
     same out "threads, batch and the smallest host memory"
     "$OSH_TOOLS/make_model" wide hidden=640 intermediate=2048 heads=5 kv=5 layers=1 vocab=512 samples=4 tokens=16
@@ -90,7 +90,7 @@ fi
 "$OSH_TOOLS/make_model" large hidden=1024 intermediate=1024 heads=8 kv=8 layers=1 vocab=64 samples=128 tokens=768
 large() { "$ONESHOT" plan --verbose --model large --dataset large/calibration.jsonl --scheme W4A16 --quality best "$@" >plan.txt; }
 large
-grep -q 'are not tuned: quality best limits it to 2e13 operations' plan.txt || { cat plan.txt; fail "best, large model"; }
+grep -q 'are not tuned: quality best limits it to 2e13 operations' plan.txt || { cat plan.txt; fail "the plan does not say why it leaves out tuning"; }
 large --max-seq-length 512
 grep -q 'then codes, scales and norms are tuned: 192 steps of 4 samples, 16 held back' plan.txt || { cat plan.txt; fail "best"; }
 rm -rf large
@@ -104,6 +104,6 @@ refused() { # arguments: recipe text after GPTQModifier, part of the message, fl
 refused 'scheme: W8A8, tune: 4' 'it does not support quantized activations'
 refused 'scheme: FP8_DYNAMIC, tune: 4' 'it does not support quantized activations'
 refused 'scheme: W4A16, tune: fast' "tune 'fast': want a number of steps, or a map"
-refused 'scheme: W4A16, tune: {step: 4}' "tune has no 'step'"
+refused 'scheme: W4A16, tune: {step: 4}' "tune does not support this value or key 'step'"
 refused 'scheme: W4A16, tune: {steps: 4, rate: 3}' 'rate'
 refused 'scheme: W4A16, tune: 4' 'it runs only on the CPU' --device-model h100

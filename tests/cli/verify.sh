@@ -102,7 +102,7 @@ fault "a zeroed scale, GPTQ" gptq "$q0: weight_scale 7 is 0" edit f fill $q0.wei
 fault "a NaN scale" rtn "$q0: weight_scale 7 is nan" edit f fill $q0.weight_scale 14 2 c07f
 fault "an infinite scale" gptq "$q0: weight_scale 7 is inf" edit f fill $q0.weight_scale 14 2 807f
 fault "a negative scale" rtn "$q0: weight_scale 7 is -" edit f flip $q0.weight_scale 15 7
-fault "a flipped bit in a scale" gptq 'which the source.s weight gives' edit f flip $up2.weight_scale 200 0
+fault "a flipped bit in a scale" gptq 'computed from the source.s weight' edit f flip $up2.weight_scale 200 0
 fault "a flipped bit in a code" rtn 'the code of row 3, column 9 is .*the nearest' edit f flip $q0.weight_packed $((3 * 128 + 4)) 4
 fault "a flipped bit in a code, GPTQ" gptq 'relative squared error is .*the run recorded' edit f flip $q0.weight_packed 388 4
 fault "a flipped bit in a code, INT8" w8a8 "the nearest" edit f flip $q0.weight 70 0
@@ -113,15 +113,15 @@ fault "a flipped bit in a copied tensor" rtn 'norm.weight: differs from byte 30 
 fault "a flipped bit in the embedding" gptq 'embed_tokens.weight: differs' edit f flip model.embed_tokens.weight 99999 6
 fault "a zeroed input scale" fp8 'input_scale is 0' edit f fill $q0.input_scale 0 2 0000
 fault "rows of noise for codes, GPTQ" gptq "squared error is [0-9.]* times that of rounding" edit f noise $up2.weight_packed 0 32768
-fault "twenty rows of noise, GPTQ" gptq "squared error of .* rows is larger" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
+fault "twenty rows of noise, GPTQ" gptq "rows have a larger squared error" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
 fault "codes more than half of the range away, GPTQ" solved8 'the error of row .*, column .* scales' edit f fill $q0.weight 70 8 8080808080808080
 fault "a wrong shape" rtn "has another shape" edit f shape $q0.weight_packed 32 256
 fault "a scale that lost a dimension" rtn "has another shape" edit f shape $q0.weight_scale 512
 fault "a wrong dtype" rtn "weight_scale: is F16, wanted BF16" edit f dtype $q0.weight_scale F16
 fault "a wrong dtype of codes" w8a8 "weight: is U8, wanted I8" edit f dtype $q0.weight U8
 fault "a weight_shape that lies" rtn 'weight_shape' edit f fill $q0.weight_shape 0 1 80
-fault "an extra tensor" rtn 'rotary_emb.inv_freq: is none of them' both dup model.norm.weight model.rotary_emb.inv_freq
-fault "codes at a dense module" rtn 'norm.weight_scale: is none of them' both dup model.norm.weight model.norm.weight_scale
+fault "an extra tensor" rtn 'rotary_emb.inv_freq: is not planned' both dup model.norm.weight model.rotary_emb.inv_freq
+fault "codes at a dense module" rtn 'norm.weight_scale: is not planned' both dup model.norm.weight model.norm.weight_scale
 fault "a renamed tensor" rtn 'is not there' both rename $q0.weight_scale $q0.weight_scales
 fault "a tensor of another model" rtn "$up2: " edit f take $up2.weight_packed other.out
 whole() { rm -rf f && cp -r other.out f; }
@@ -137,12 +137,12 @@ fault "a config with another strategy" rtn 'strategy: is "channel"' config 's/"s
 fault "a config with another symmetry" rtn 'symmetric: is false' config 's/"symmetric": true/"symmetric": false/'
 fault "a config with other activations" w8a8 'input_activations' config '/"input_activations"/,/num_bits/s/"num_bits": 8/"num_bits": 4/'
 fault "a config that ignores less" rtn 'ignore.0.: is "model.embed_tokens"' config 's/^ *"lm_head"$/"model.embed_tokens"/'
-fault "a config that ignores a quantized module" rtn 'is quantized, and config.json says that it is not' config "s/^ *\"lm_head\"$/\"lm_head\", \"$q0\"/"
+fault "a config that ignores a quantized module" rtn 'is quantized, but config.json lists it as dense' config "s/^ *\"lm_head\"$/\"lm_head\", \"$q0\"/"
 fault "a config of another format" rtn 'format: is "int-quantized"' config 's/pack-quantized/int-quantized/'
 fault "a config without quantization" rtn 'config.json: has none' config 's/"quantization_config"/"quantization"/'
 fault "a config that lost tie_word_embeddings" rtn 'tie_word_embeddings: is not there' config '/tie_word_embeddings/d'
 fault "a config with another epsilon" rtn 'rms_norm_eps: is' config 's/1e-05/1e-06/'
-fault "a config that is spelled otherwise" rtn 'config.json: is spelled otherwise' config 's/"rms_norm_eps": /&  /'
+fault "a config that is spelled otherwise" rtn 'config.json: has the same values, but other bytes' config 's/"rms_norm_eps": /&  /'
 mixed() { # makes an output with q_proj in 8 bits, and k_proj and v_proj in 4
     for leaf in weight_packed weight_scale; do edit f take $q0.$leaf w8a16; done
     edit f index
@@ -156,7 +156,7 @@ fault "another tokenizer" rtn 'tokenizer.json: has' sed -i '0,/the/s//teh/' f/to
 fault "no tokenizer" gptq 'tokenizer_config.json: is not there' rm f/tokenizer_config.json
 fault "a file that nobody wrote" rtn 'modeling_odd.py: is not in the plan and not in the manifest' touch f/modeling_odd.py
 fault "a directory that nobody made" rtn 'remote: is not in the plan and not in the manifest' mkdir f/remote
-fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
+fault "weights beside the shards" rtn 'is not a shard' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
 # verify must find any changed bit of the manifest, even in fields that no other check reads.

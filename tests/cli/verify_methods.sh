@@ -10,7 +10,7 @@ n=0
 spoil() { # arguments: name, then the arguments of oneshot
     rm -rf out
     "$ONESHOT" --model model --progress none --output out "${data[@]}" "${@:2}" >log 2>&1 || fail "$1"
-    "$ONESHOT" verify out --model model >log 2>&1 || fail "$1 is sound"
+    "$ONESHOT" verify out --model model >log 2>&1 || fail "verify of the undamaged output fails: $1"
     rm -rf sound && cp -r out sound
     python3 "$OSH_SOURCE_DIR/tests/tools/corrupt.py" out model.layers.0 >spoilt
     "$OSH_TOOLS/st_edit" out manifest
@@ -27,7 +27,7 @@ fault() {
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do
         ! "$ONESHOT" verify out $source >log 2>&1 || fail "nothing is found of ${*:2}"
-        grep -q -- "$1" log || fail "other findings than '$1'"
+        grep -q -- "$1" log || fail "the findings lack '$1'"
     done
 }
 recipe() { # arguments: name, modifiers
@@ -69,14 +69,14 @@ done
 fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf
 recipe micro "QuantizationModifier: {scheme: NVFP4, targets: Linear, $I}"
 for scale in weight_global_scale input_global_scale; do
-    fault "v_proj: $scale is 1, wanted .*, as .*has, which vLLM fuses with it" fill $attn.v_proj.$scale 0 4 0000803f
-    fault "up_proj: $scale is 1, wanted .*gate_proj has" fill model.layers.0.mlp.up_proj.$scale 0 4 0000803f
+    fault "v_proj: $scale is 1, wanted .*, the value of .*, because vLLM fuses both" fill $attn.v_proj.$scale 0 4 0000803f
+    fault "up_proj: $scale is 1, wanted .*gate_proj, because vLLM fuses both" fill model.layers.0.mlp.up_proj.$scale 0 4 0000803f
     fault "$scale is nan" fill $attn.o_proj.$scale 0 4 0000c07f
 done
 rm -rf out && cp -r sound out
 sed -i 's/"dropped": \[\]/"dropped": ["model.norm.weight"]/' out/oneshot-manifest.json
-! "$ONESHOT" verify out --model model >log 2>&1 || fail "a tensor that was not dropped"
-grep -q 'dropped: has 1 tensors, wanted a list of 0 tensors' log || fail "a tensor that was not dropped"
+! "$ONESHOT" verify out --model model >log 2>&1 || fail "verify accepts a changed list of dropped tensors"
+grep -q 'dropped: has 1 tensors, wanted a list of 0 tensors' log || fail "verify accepts a changed list of dropped tensors"
 recipe power "QuantizationModifier: {scheme: MXFP4A16, targets: Linear, $I}"
 spoil quality --scheme W4A16 --ignore lm_head --quality best
 echo "$n modules: each is found"

@@ -10,7 +10,7 @@ n=0
 check() { # arguments: name, keys of SparseGPTModifier, quantizer
     printf 's_stage:\n  s_modifiers:\n    SparseGPTModifier: {%s, %s}\n    %s: {%s, %s}\n' "$2" "$I" "$3" "$scheme" "$I" >recipe.yaml
     rm -rf sound && "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --progress none --output sound >log 2>&1 || fail "$1"
-    "$ONESHOT" verify sound --model model >log 2>&1 || fail "$1, $2, $3 is sound"
+    "$ONESHOT" verify sound --model model >log 2>&1 || fail "verify of the undamaged output fails: $1, $2, $3"
     for way in swap zero shift; do
         rm -rf out && cp -r sound out
         python3 "$OSH_SOURCE_DIR/tests/tools/redraw.py" out $way $a $b

@@ -11,17 +11,17 @@ sed -n '/^emulated GPU/,$p' text >gpu
 for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to GPU'; do
     grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" gpu || fail "no $what: $(cat gpu)"
 done
-if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
+if grep -q '^disk' text; then fail "a disk is measured without --dir: $(cat text)"; fi
 # Runs once without cuFile, and once with an emulated cuFile.
 for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do
     LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
     grep -Eq '^disk to pinned +[0-9.]+ GB/s .*one reader; 1: [0-9.]+ GB/s$' text || fail "$(cat text)"
     grep -Eq '^disk to GPU +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
     by=$(grep -Ec '^disk to GPU +[0-9.]+ GB/s +by cuFile$' text || true)
-    [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "by cuFile, without it: $(cat text)"
+    [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "reads by cuFile are measured without cuFile: $(cat text)"
     [ "$by" = 1 ] || { [[ $lib != */gds ]] && grep -q 'not by cuFile: libcufile' err; } || fail "$(cat text err)"
 done
-if compgen -G 'oneshot-bench-*' >/dev/null; then fail "a file is left"; fi
+if compgen -G 'oneshot-bench-*' >/dev/null; then fail "a file of the measurement remains"; fi
 
 command -v python3 >/dev/null || exit 0
 mkdir -p build/tests && cp "$OSH_TOOLS/make_model" build/tests
@@ -52,8 +52,8 @@ ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out ex
     --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \
     --seconds 0.01 --side 64 --whole 3 --peer-python "$PWD/peer" >experts.table
 grep -q '^Qwen3MoeDecoderLayer: seconds of 1 and 2 layers, of a layer, of 3 layers$' experts.table || fail "$(cat experts.table)"
-grep -q '^Linear: seconds of 1 and 2' experts.table || fail "no Linear"
-grep -Eq '^solve, triton, re-enacted .* times ours of Qwen3MoeDecoderLayer' experts.table || fail "no peer: $(cat experts.table)"
+grep -q '^Linear: seconds of 1 and 2' experts.table || fail "the table has no times of Linears"
+grep -Eq '^solve, triton, re-enacted .* times ours of Qwen3MoeDecoderLayer' experts.table || fail "the table has no times of the Triton loop: $(cat experts.table)"
 if bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out o --like gpt 2>err; then fail "--like gpt"; fi
 grep -q 'want llama-3-8b or qwen3-30b-a3b' err
 awk '/^solve, eager/ { e = $(NF - 4) } /^solve, triton/ { t = $(NF - 4) } END { exit !(t > 0 && e / t > 9.9 && e / t < 10.1) }' table

@@ -8,7 +8,7 @@ set -euo pipefail
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=48
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1)
 fail() { echo "$*"; exit 1; }
-plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
+plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "the plan fails: $*"; }
 run() { # arguments: flags; prints the checksum
     last_wins "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
@@ -41,5 +41,5 @@ done
 # The job fits on a GPU that has only the memory of the budget, because the arena contains
 # everything.
 [ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
-if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a budget of a byte less than the smallest is not refused"; fi
 grep -q 'want at least --device-memory' err || fail "$(cat err)"

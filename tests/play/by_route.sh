@@ -19,7 +19,7 @@ job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --thre
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --progress none --output gpu >log 2>&1 || { cat log; exit 1; }
 [ "$(grep -c 'no token is routed to this expert: rounded to nearest' log)" = 6 ] || { cat log; fail "not 2 experts of 3 modules"; }
 "$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null 2>&1
-last_wins "$PLAY" "${job[@]}" --progress none --output all --moe-calibrate-all-experts true >/dev/null 2>&1 || fail "all experts"
+last_wins "$PLAY" "${job[@]}" --progress none --output all --moe-calibrate-all-experts true >/dev/null 2>&1 || fail "the run with all tokens for all experts fails"
 python3 - <<'P'
 import json
 gpu, host, every = (json.load(open(d + "/oneshot-report.json")) for d in ("gpu", "host", "all"))
@@ -42,10 +42,10 @@ losses() { grep -oE '"(name|objective|relative_squared_error|loss)": [^,]*' "$1/
 same() { # arguments: what, flags
     local what=$1
     shift
-    last_wins "$PLAY" "${job[@]}" --progress none --output other "$@" >log 2>&1 || { cat log; fail "failed: $what"; }
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "other bytes: $what"
+    last_wins "$PLAY" "${job[@]}" --progress none --output other "$@" >log 2>&1 || { cat log; fail "the run fails: $what"; }
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "the output has other bytes: $what"
     # the sums of a Hessian can differ although the codes are equal; the losses show that
-    [ "$(losses other)" = "$(losses gpu)" ] || fail "other losses: $what"
+    [ "$(losses other)" = "$(losses gpu)" ] || fail "the losses differ: $what"
     rm -rf other
 }
 same "least memory" --device-memory $least
@@ -53,7 +53,7 @@ same "least memory" --device-memory $least
 same "more memory" --device-memory $((least + 100000)) --prefetch false
 OSH_PLAY="protect=0 truncate=1 order=5 lazy=1" same "values on the disk, another order" --mem-opt-level 2
 if { INJECT_AT=$(($(cat calls) * 8 / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-    "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
+    "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "the run was not killed"; fi
 same "a killed run"
 
 # ranges of the rows of experts, by the GPU (minmax) and by the host (mse), and sums of squares
@@ -73,8 +73,8 @@ for r in minmax mse; do
     "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     OSH_PLAY="protect=0 truncate=1 memory=$least order=5" "$PLAY_BATCHES" "${job[@]}" --progress none --output other \
-        --device-memory $least >log 2>&1 || { cat log; fail "$r: least memory"; }
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "other bytes: $r"
+        --device-memory $least >log 2>&1 || { cat log; fail "$r: the run fails with the least memory"; }
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "the output has other bytes: $r"
     rm -rf other
 done
 python3 - minmax mse <<'P'

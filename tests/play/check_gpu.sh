@@ -54,7 +54,7 @@ fi
 cmp out/summary.txt <(grep -v '^    |' table)
 [ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "the results have $(stat -c %s home.tgz) bytes"
 tar -tzf home.tgz >home
-if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
+if grep -E 'safetensors|\.log|work' home; then fail "the results have files that they must not have"; fi
 if [ "$SANITIZED" ]; then exit 0; fi
 
 finds "^kernels +ok .* $kernels of $kernels tests pass$"
@@ -77,9 +77,9 @@ if command -v python3 >/dev/null; then
 fi
 finds 'perplexity of the GPU.s output [0-9.]+ .of 3 windows: [0-9.]+, evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
-finds '^times +ok .* left out: no gpu_times.so or no libcupti.so$'
+finds '^times +ok .* left out, because gpu_times.so or libcupti.so is missing$'
 finds '^jobs +ok .* 1 of 1 jobs pass$'
-finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
+finds '^resume +ok .* killed after 3 fifths, and continued: the same bytes$'
 for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
     grep -qx "./$f" home || fail "$f is not carried home"
 done
@@ -92,12 +92,12 @@ finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the 
 finds '^ +--use-gds true: the bytes of values on the GPU, '
 finds '^ +disk to pinned +[0-9.]+ GB/s .*one reader'
 stub cuda_test_mma 'echo "STRICT a: not true, but nearly. b"; exit 77'
-if PROGRAM=$PWD/none check "sanitizer model wide mma env"; then fail "all is well: $(cat table)"; fi
+if PROGRAM=$PWD/none check "sanitizer model wide mma env"; then fail "the script finds no fault: $(cat table)"; fi
 finds '^sanitizer +FAILED .* memcheck test_routed: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
 finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
-finds '^ +cuda_test_mma: says that there is no GPU$'
+finds '^ +cuda_test_mma: the test finds no GPU$'
 finds '^env +left out +0 +6 +mma failed$'
-PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"
+PROGRAM=$PLAY check "env model" --time-limit 12 || fail "the script fails if no time is left for steps"
 finds '^env +left out +0 +6 +no time is left$'

@@ -28,9 +28,9 @@ less a100 rtx4090 propagate
 less rtx5090 rtx4090 observe
 less rtx4090 rtx3060 observe
 less rtx4060 rtx3060 solve
-[ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
+[ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "two GPUs with the same bus have different times of copies"
 "$ONESHOT" plan --verbose "${job[@]}" --device-model h200 >text
-grep -q '^planned for NVIDIA H200 SXM, with 141.4 of its 150.8 GB$' text && grep -q 'estimated from its data sheet, not measured' text || fail "$(cat text)"
+grep -q '^planned for NVIDIA H200 SXM, with 141.4 of its 150.8 GB$' text && grep -q 'estimate from the data sheet of the GPU, without the disk' text || fail "$(cat text)"
 cat >pruned.yaml <<'Y'
 s_modifiers:
   WandaPruningModifier: {sparsity: 0.5, targets: ['re:.*layers.*']}

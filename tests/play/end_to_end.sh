@@ -26,14 +26,14 @@ if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host 
 grep -q '"back_end": "cuda"' gpu/oneshot-manifest.json || fail "the manifest does not name the back end"
 grep -q '"device": "emulated GPU, compute capability' gpu/oneshot-manifest.json || fail "the manifest does not name the GPU"
 grep -q '"isa"' gpu/oneshot-manifest.json && fail "the manifest of a GPU run names the host's instruction set"
-grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
+grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "a run with --device cpu has another back end"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 # On a GPU, attention rounds its intermediate values at other steps than on the host
 # (docs/explanation/numerics.md). So the error of a module is up to 2 % larger or smaller than on
 # the host. The mean error is the same.
 paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
-    END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
+    END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "the errors of modules differ"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \
     --threads 1 --progress none | sed -n 's/^perplexity //p'; }
 a=$(perplexity gpu) b=$(perplexity host)
@@ -54,7 +54,7 @@ plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p
 # or the time at which its streams work.
 want=$(sha256sum <gpu/model.safetensors)
 OSH_PLAY="protect=0 order=7 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: the output has other bytes"
 rm -rf other
 
 # Static input ranges are computed on the GPU. They must equal the host's ranges except for

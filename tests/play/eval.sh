@@ -43,7 +43,7 @@ job=(--model W4A16 --reference dense)
 eval_on auto "${job[@]}" --per-token want.npy >want
 eval_on cuda --model dense --save-logits saved >/dev/null
 eval_on cuda --model W4A16 --reference saved --per-token got.npy >got
-cmp got want && cmp got.npy want.npy || fail "saved logits: other figures"
+cmp got want && cmp got.npy want.npy || fail "saved logits: the figures differ"
 code=0
 "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory 33MiB 2>err || code=$?
 least=$(sed -n 's/.*want at least --device-memory \([0-9]*\)MiB$/\1/p' err)
@@ -52,19 +52,19 @@ for how in "protect=1 order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     flags=()
     [ "$how" != "memory=$((least << 20))" ] || flags=(--device-memory "${least}MiB")
     OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
-    cmp got want && cmp got.npy want.npy || fail "$how: other figures"
+    cmp got want && cmp got.npy want.npy || fail "$how: the figures differ"
 done
 on="values between subgraphs are on the GPU" in="values between subgraphs are in host memory" ahead="the next subgraph's weights are read ahead"
 close=$(((least - 1) << 20)) # after the loop: a budget without room for the rows, 224 KiB
 until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
     [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
-if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
+if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "a budget of 20 MB is not refused"; fi
 host=$(sed -n 's/.*too small for this GPU: want at least --host-memory \([0-9]*\)MiB$/\1/p' err)
 [ -n "$host" ] || fail "$(cat err)"
 while IFS=: read -r flags says; do
     eval_on cuda "${job[@]}" --per-token got.npy --log-level debug $flags >got 2>log
-    cmp got want && cmp got.npy want.npy || fail "$flags: other figures"
+    cmp got want && cmp got.npy want.npy || fail "$flags: the figures differ"
     grep -qF "$says" log || fail "$flags: without '$says': $(cat log)"
 done <<WAYS
 --batch-size 3:$on; $ahead

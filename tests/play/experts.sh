@@ -12,8 +12,8 @@ INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --pr
 "$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
-    END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
-python3 - <<'P' || fail "the GPU counts other tokens for the experts than the host"
+    END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "the errors of modules differ"
+python3 - <<'P' || fail "the GPU and the host count different tokens of the experts"
 import json
 gpu, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("gpu", "host"))
 assert len(gpu) == len(host) > 0
@@ -43,7 +43,7 @@ all=("--device-memory $least" "--device-memory $((least + 200000)) --threads 2")
 for flags in "${all[@]}"; do
     if [ "$flags" = "--device-memory $least" ]; then # experts are solved one by one, with the same
                                                      # bytes
-        last_wins "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
+        last_wins "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts are solved together in $least bytes"
     fi
     last_wins "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
     [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$flags changes the bytes"
@@ -52,11 +52,11 @@ done
 for part in $parts; do # The run is killed, also between the results of experts that are solved
                        # together.
     if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
-    "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: it does not go on"
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "killed at $part/12: other bytes"
+        "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "the run was not killed"; fi
+    "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: the run does not continue"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "killed at $part/12: the output has other bytes"
     rm -rf other
 done
 OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --mem-opt-level 2 --progress none --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] ||
-    fail "values on the disk and another order of the GPU's threads: other bytes"
+    fail "values on the disk and another order of the GPU's threads: the output has other bytes"

@@ -13,8 +13,8 @@ rm -rf out
 finish() { # arguments: label, flags
     what=$1
     shift
-    one "$@" >/dev/null || fail "$what: it does not go on"
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: other bytes"
+    one "$@" >/dev/null || fail "$what: the run does not continue"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: the output has other bytes"
     rm -rf out
 }
 broken() { # arguments: fault, part of the message, flags
@@ -33,7 +33,7 @@ finish "lost at a copy" --mem-opt-level 1
 broken cublasLtMatmulAlgoGetHeuristic:1:719 'has lost the GPU'
 finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
-[ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
+[ ! -e out.oneshot-partial ] || fail "a run on a GPU without memory leaves an unfinished output"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
 # The run does not continue on another device, because the device would give other bytes.
@@ -50,7 +50,7 @@ parts=(2 3 4)
 for part in "${parts[@]}"; do
     tier=$((part % 2 * 2)) # 0 and 2 in turn
     if INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --mem-opt-level $tier \
-        >/dev/null 2>&1; then fail "it was not killed"; fi
+        >/dev/null 2>&1; then fail "the run was not killed"; fi
     finish "killed at $part/6, tier $tier" --mem-opt-level $tier
 done
 
@@ -66,8 +66,8 @@ norm=model.layers.1.input_layernorm.weight shard=$(grep -l $norm large/*.safeten
 printf '\177\177' | dd of="$shard" bs=1 conv=notrunc status=none seek=$(($(begins "$shard" $norm) + 10)) # 3.4e38
 where='model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5'
 for d in cuda cpu; do
-    if "$PLAY" --model large "${job[@]}" --device $d --output out 2>err.$d; then fail "accepted"; fi
-    grep -Eq "$where" err.$d || fail "wanted: $where: $(cat err.$d)"
+    if "$PLAY" --model large "${job[@]}" --device $d --output out 2>err.$d; then fail "a value that is not finite is accepted"; fi
+    grep -Eq "$where" err.$d || fail "the message lacks '$where': $(cat err.$d)"
     rm -rf out.oneshot-partial
 done
 # The host and the GPU name the same sample, token and channel.

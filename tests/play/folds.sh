@@ -41,8 +41,8 @@ for r in "${schemes[@]}"; do
         if (d > (n > 256 ? most : 0)) { print; bad = 1 } }
         END { print "mean difference of", n, "factors:", sum / n, "ulp"; exit bad || n < 2048 || sum > mean * n }' || fail "$r: other factors"
     paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
-        END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "$r: modules with another error"
-    "$ONESHOT" verify gpu --model "$model" >found.txt || { cat found.txt; fail "$r: verify"; }
+        END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "$r: the errors of modules differ"
+    "$ONESHOT" verify gpu --model "$model" >found.txt || { cat found.txt; fail "$r: verify fails"; }
     peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
     plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' gpu/oneshot-report.json)
     [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$r: $peak bytes of the arena were used, predicted $plan"
@@ -58,13 +58,13 @@ run() { # arguments: flags; prints the checksum
     rm -rf out out.oneshot-partial
 }
 figures() { # arguments: flags
-    last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "the plan fails: $*"
     device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 }
 plain=$(run --recipe plain.yaml)
 "$PLAY_BATCHES" plan "${job[@]}" --recipe awq.yaml --device-model h100 >plan.txt
-grep -q 'without the disk and the search of AWQ' plan.txt || { cat plan.txt; fail "the plan says nothing of the search"; }
+grep -q 'without the disk and the search of AWQ' plan.txt || { cat plan.txt; fail "the plan does not name the search of AWQ"; }
 segments=0
 for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgraph 2" "awq --pipeline basic"; do
     read -r r more <<<"$what"
@@ -77,20 +77,20 @@ for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgra
     [ "$r" = w8a8 ] && [ -z "$SANITIZED" ] || all=("${all[@]:1}")
     [ -z "$SANITIZED" ] || all=("${all[0]}")
     for more in "${all[@]}"; do
-        last_wins "$PLAY_BATCHES" plan "${job[@]}" "${flags[@]}" $more --json >plan.json || fail "no plan: $what $more"
+        last_wins "$PLAY_BATCHES" plan "${job[@]}" "${flags[@]}" $more --json >plan.json || fail "the plan fails: $what $more"
         case $(grep '"phases"' plan.json) in *group*) segments=1 ;; esac
         [ "$(run "${flags[@]}" $more)" = "$want" ] || fail "$what: $more changes the bytes"
     done
-    [ "$(OSH_PLAY="protect=1 order=5 lazy=1" run "${flags[@]}" --threads 2)" = "$want" ] || fail "$what: another order, other bytes"
+    [ "$(OSH_PLAY="protect=1 order=5 lazy=1" run "${flags[@]}" --threads 2)" = "$want" ] || fail "$what: another order, the output has other bytes"
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" "${flags[@]}" --output out \
         --device-memory "$least" >/dev/null 2>err || fail "$what, $least bytes: $(cat err)"
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what, $least bytes: other bytes"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what, $least bytes: the output has other bytes"
     rm -rf out
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" \
-        "${flags[@]}" --output out --device-memory "$least" >/dev/null 2>&1; then fail "$what: it was not killed"; fi
-    [ "$(run "${flags[@]}" --device-memory "$least" --log-level info)" = "$want" ] || fail "$what, killed: other bytes"
-    ! grep 'not at their planned addresses' err || fail "$what, killed"
+        "${flags[@]}" --output out --device-memory "$least" >/dev/null 2>&1; then fail "$what: the run was not killed"; fi
+    [ "$(run "${flags[@]}" --device-memory "$least" --log-level info)" = "$want" ] || fail "$what, killed: the output has other bytes"
+    ! grep 'not at their planned addresses' err || fail "$what, killed: blocks were not at their planned addresses"
     export OSH_PLAY=protect=0
     [ -z "$SANITIZED" ] || break
 done

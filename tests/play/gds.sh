@@ -22,7 +22,7 @@ same() { # arguments: part of the log, options of the emulated GPU, flags
     words=$1
     shift
     eval_with "$@"
-    cmp got want && cmp got.npy want.npy || fail "$*: other figures"
+    cmp got want && cmp got.npy want.npy || fail "$*: the figures differ"
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
@@ -31,14 +31,14 @@ all='cuFile read [0-9]* bytes of weights'
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
-[ ! -s log ] || fail "auto says by itself: $(cat log)"
+[ ! -s log ] || fail "--use-gds auto prints messages: $(cat log)"
 export LD_LIBRARY_PATH=$emulated:$emulated/gds
 same 'warning: .*not by cuFile: cuFileDriverOpen: the module nvidia-fs is not set up (cuFile 5033)' \
     "fail=cuFileDriverOpen:1:5033" --use-gds true
 same 'warning: .*not by cuFile: .* has no 16 MiB for it' "" --use-gds true --device-memory 40MiB
 same "warning: $model/model.safetensors: cuFileHandleRegister: the file system does not support it (cuFile 5008): it is read" \
     "fail=cuFileHandleRegister:1:5008" --use-gds true --log-level debug
-grep -q 'cuFile read 0 bytes of weights' log || fail "a file that cuFile does not take: $(cat log)"
+grep -q 'cuFile read 0 bytes of weights' log || fail "cuFile reads weights of a file that it refuses: $(cat log)"
 for knobs in "" "order=3 lazy=1" "fail=cuFileBufRegister:1:5036"; do
     same "$all" "$knobs" --use-gds true --log-level debug
     bytes=$(sed -n 's/^debug: cuFile read \([0-9]*\) bytes.*/\1/p' log)
@@ -87,45 +87,45 @@ run() { # arguments: options of the emulated GPU, flags; prints the checksum; me
 }
 read_by_gpu() { sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1/p' oneshot-report.json; }
 want=$(run "" --mem-opt-level 0)
-[ "$(run "" --mem-opt-level 2 --use-gds false)" = "$want" ] || fail "values on the disk: other bytes"
+[ "$(run "" --mem-opt-level 2 --use-gds false)" = "$want" ] || fail "values on the disk: the output has other bytes"
 [ "$(read_by_gpu)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_gpu) bytes"
-[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
+[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: the output has other bytes"
 [ "$(read_by_gpu)" -gt 100000 ] || fail "the GPU reads $(read_by_gpu) bytes: $(cat log)"
 # Threads prefetch values. The number of threads and the kind of memory must not change a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
     [ -z "$SANITIZED" ] || break
-    [ "$(run "order=3 lazy=1" "${disk[@]}" $flags)" = "$want" ] || fail "$flags: other bytes"
+    [ "$(run "order=3 lazy=1" "${disk[@]}" $flags)" = "$want" ] || fail "$flags: the output has other bytes"
     ! grep -q '"pageable_copies": [1-9]' oneshot-report.json && [ ! -s log ] || fail "$flags: $(cat log)"
 done
-[ "$(run "" --mem-opt-level 1 --pin-memory false)" = "$want" ] || fail "values in memory that is not page-locked: other bytes"
+[ "$(run "" --mem-opt-level 1 --pin-memory false)" = "$want" ] || fail "values in memory that is not page-locked: the output has other bytes"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num-workers 5 --json >plan.json
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$host" -ge "$least" ] || host=$least
 host=$((host + (256 << 10))) # the program's base size differs by up to 256 KiB between processes
 [ -n "$SANITIZED" ] || [ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] ||
-    fail "--host-memory $host: other bytes" # a sanitizer's own memory makes the base unknown
+    fail "--host-memory $host: the output has other bytes" # a sanitizer's own memory makes the base unknown
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
-[ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: other bytes"
-grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_gpu)" = 0 ] || fail "a budget without room: $(cat log)"
+[ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: the output has other bytes"
+grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_gpu)" = 0 ] || fail "a budget without room for cuFile does not disable cuFile: $(cat log)"
 room=$((2 * least + (32 << 20))) # the plan uses more memory if there is more
-[ "$(run "memory=$room" --mem-opt-level 2 --use-gds true --device-memory "$room")" = "$want" ] || fail "a budget with room: other bytes"
-[ "$(read_by_gpu)" -gt 100000 ] || fail "there is room for it: $(cat log)"
+[ "$(run "memory=$room" --mem-opt-level 2 --use-gds true --device-memory "$room")" = "$want" ] || fail "a budget with room: the output has other bytes"
+[ "$(read_by_gpu)" -gt 100000 ] || fail "a budget with room for cuFile disables cuFile: $(cat log)"
 if [ -z "$SANITIZED" ]; then
     for what in cuFileRead.wrong:7:1 cuFileHandleRegister:2:5008; do
-        [ "$(run "fail=$what" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "$what: other bytes"
-        grep -q '"files_through_host": [1-9]' oneshot-report.json || fail "$what: the report knows of no fallback"
+        [ "$(run "fail=$what" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "$what: the output has other bytes"
+        grep -q '"files_through_host": [1-9]' oneshot-report.json || fail "$what: the report names no fallback"
         [ "$(grep -c 'it is read through page-locked host memory' log)" = 1 ] || fail "$what: $(cat log)"
     done
-    [ "$(run "" --mem-opt-level 2 --use-gds true --scratch-compression zstd)" = "$want" ] || fail "zstd: other bytes"
+    [ "$(run "" --mem-opt-level 2 --use-gds true --scratch-compression zstd)" = "$want" ] || fail "zstd: the output has other bytes"
     grep -q 'warning: --use-gds true: .* zstd compresses them' log || fail "zstd: $(cat log)"
     # A run that is killed with --use-gds true continues with --use-gds false.
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1
     rm -rf out
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-        "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1; then fail "it was not killed"; fi
-    [ "$(run "" --mem-opt-level 2 --use-gds false --log-level info)" = "$want" ] || fail "killed: other bytes"
-    grep -q 'are read from the disk' log || fail "killed: values are not taken up: $(cat log)"
+        "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1; then fail "the run was not killed"; fi
+    [ "$(run "" --mem-opt-level 2 --use-gds false --log-level info)" = "$want" ] || fail "killed: the output has other bytes"
+    grep -q 'are read from the disk' log || fail "the continued run does not read the stored values: $(cat log)"
 fi

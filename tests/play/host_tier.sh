@@ -19,13 +19,13 @@ run() { # arguments: options of the emulated GPU, flags; prints the checksum
 least_of() { sed -n '/"smallest_budgets"/,/}/s/^ *"'"$1"'": \([0-9]*\),*$/\1/p' plan.json; }
 values() { sed -n '/"values": {/,/}/{s/[ ,"]//g;/:[^{]/p}' oneshot-report.json | sort | paste -sd' '; }
 want=$(run "" --mem-opt-level 0)
-[ "$(run "")" = "$want" ] || fail "auto has other bytes"
+[ "$(run "")" = "$want" ] || fail "--mem-opt-level auto changes the bytes"
 [ "$(values)" = "from_device_bytes:0 rest_in:device to_device_bytes:0" ] ||
     fail "values cross the bus although the GPU has room, or the report is wrong: $(values)"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # arguments: options of the emulated GPU, flags
-    [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
+    [ "$(run "$@")" = "$want" ] || fail "$*: the output has other bytes"
     [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
 }
 same "" --mem-opt-level 1
@@ -41,7 +41,7 @@ for n in 1 8; do
     same "lazy=1 fail=cudaHostRegister:$n:2" --mem-opt-level 1
     [ "$(grep -c 'cannot be page-locked (out of memory)' err)" = 1 ] || fail "block $n is not locked: $(cat err)"
     grep -q '"pageable_copies": [1-9]' oneshot-report.json && grep -q 'not page-locked' oneshot-report.html ||
-        fail "the report knows nothing of copies from memory that is not page-locked"
+        fail "the report does not name copies from memory that is not page-locked"
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1
@@ -54,7 +54,7 @@ budgets() { # arguments: flags
     want=$(run "" --mem-opt-level 0)
     plan
     all=$(device_of) least=$(least_of device_bytes)
-    [ "$(ways)" = 3 ] || fail "$*: values go beside the work in $(ways) subgraphs"
+    [ "$(ways)" = 3 ] || fail "$*: values are copied during the work in $(ways) subgraphs"
     for budget in "$all" $(((all + least) / 2)) "$least"; do
         plan --device-memory "$budget"
         [ "$(device_of)" -le "$budget" ] || fail "$*: $budget bytes: the plan takes $(device_of)"

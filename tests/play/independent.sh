@@ -13,11 +13,11 @@ one() { "$PLAY" "${job[@]}" --progress none "$@" >log 2>&1 || { cat log; fail "$
 one --model "$model" --recipe both.yaml --pipeline independent --output both
 one --model "$model" --recipe first.yaml --output first
 one --model first --recipe second.yaml --only 're:.*down_proj' --output chain
-cmp both/model.safetensors chain/model.safetensors || fail "not the bytes of two runs"
+cmp both/model.safetensors chain/model.safetensors || fail "the output differs from that of two runs"
 least=$("$PLAY" plan "${job[@]}" --model "$model" --recipe both.yaml --pipeline independent --json |
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 one --model "$model" --recipe both.yaml --pipeline independent --output small --device-memory "$least"
-cmp both/model.safetensors small/model.safetensors || fail "other bytes under the least memory"
+cmp both/model.safetensors small/model.safetensors || fail "the least memory changes the bytes"
 if ! command -v python3 >/dev/null; then exit 0; fi
 python3 - <<'P'
 import json

@@ -45,7 +45,7 @@ pair() { # argument: recipe; sets $losses to the losses of the last and the firs
         last_wins "$PLAY" "${job[@]}" --recipe "$1.yaml" --output $where.$1 "${flags[@]}" >/dev/null 2>$where.log ||
             fail "$1: $(cat $where.log)"
     done
-    grep -q '"back_end": "cuda"' gpu.$1/oneshot-manifest.json || fail "$1: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$1/oneshot-manifest.json || fail "$1: the run used no GPU"
     losses=$(sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' gpu.log host.log | tr '\n' ' ')
 }
 names=one
@@ -55,7 +55,7 @@ for r in $names; do
     echo "$r: losses $losses"
     echo $losses | awk -v r=$r '{ d = $1 - $3; e = $2 - $4; if (d < 0) d = -d; if (e < 0) e = -e
         exit !(NF == 4 && e < 0.005 * $4 && d < 0.05 * $3 && (r == "one" || $1 < 0.95 * $2)) }' || fail "$r: losses $losses"
-    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
 done
 python3 compare.py one 0.98
 # ---- bytes ----
@@ -70,7 +70,7 @@ run() { # arguments: recipe, flags; prints the checksum
     rm -rf out out.oneshot-partial
 }
 least_of() { # arguments: recipe, flags
-    last_wins "$PLAY_BATCHES" plan "${job[@]}" --recipe "$1.yaml" "${@:2}" --json >plan.json || fail "no plan: $*"
+    last_wins "$PLAY_BATCHES" plan "${job[@]}" --recipe "$1.yaml" "${@:2}" --json >plan.json || fail "the plan fails: $*"
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json
 }
 recipes="au each"
@@ -89,24 +89,24 @@ for r in $recipes; do
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" --recipe $r.yaml \
         --output out --device-memory "$least" >/dev/null 2>err || fail "$r: $least bytes: $(cat err)"
-    [ "$(sha256sum <out/model.safetensors)" = "$base" ] || fail "$r: $least bytes: other bytes"
+    [ "$(sha256sum <out/model.safetensors)" = "$base" ] || fail "$r: $least bytes: the output has other bytes"
     rm -rf out
     for part in 50 85; do # the kill at 85 % is between the writes of two modules of a block
         [ $r$part != each85 ] && [ $r$part != au50 ] || continue
         if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
             last_wins "$PLAY_BATCHES" "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1
-        then fail "$r: not killed"; fi
-        [ "$(run $r --device-memory "$least")" = "$base" ] || fail "$r, killed at $part %: other bytes"
+        then fail "$r: the run was not killed"; fi
+        [ "$(run $r --device-memory "$least")" = "$base" ] || fail "$r, killed at $part %: the output has other bytes"
     done
     export OSH_PLAY=protect=0
 done
 if [ -z "$SANITIZED" ]; then
-    "$PLAY" "${job[@]}" --recipe each.yaml --output gpu.each >/dev/null 2>&1 || fail "each"
-    "$PLAY" "${job[@]}" --recipe each.yaml --output host.each --device cpu >/dev/null 2>&1 || fail "each on the host"
+    "$PLAY" "${job[@]}" --recipe each.yaml --output gpu.each >/dev/null 2>&1 || fail "the run of each.yaml on the GPU fails"
+    "$PLAY" "${job[@]}" --recipe each.yaml --output host.each --device cpu >/dev/null 2>&1 || fail "the run of each.yaml on the host fails"
     python3 compare.py each 0.95
     recipe round AdaRound "" "W4A16, unit: block, num_iterations: 4, batch_size: 4, drop_ratio: 0.5"
-    "$PLAY" "${job[@]}" --recipe round.yaml --output gpu.round >/dev/null 2>&1 || fail "round"
-    "$PLAY" "${job[@]}" --recipe round.yaml --output host.round --device cpu >/dev/null 2>&1 || fail "round on the host"
+    "$PLAY" "${job[@]}" --recipe round.yaml --output gpu.round >/dev/null 2>&1 || fail "the run of round.yaml on the GPU fails"
+    "$PLAY" "${job[@]}" --recipe round.yaml --output host.round --device cpu >/dev/null 2>&1 || fail "the run of round.yaml on the host fails"
     python3 compare.py round 0.95
     # the host learns Linear by Linear, so its instruction set decides codes
     grep -q '"isa": ' gpu.each/oneshot-manifest.json || fail "each: the manifest does not name the instruction set"
@@ -123,16 +123,16 @@ if [ -z "$SANITIZED" ]; then
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" --recipe quant.yaml \
         --output gpu.quant --device-memory "$least" >/dev/null 2>err || fail "quant: $least bytes: $(cat err)"
-    "$ONESHOT" verify gpu.quant --model opt >verify.txt || { cat verify.txt; fail "quant: verify"; }
+    "$ONESHOT" verify gpu.quant --model opt >verify.txt || { cat verify.txt; fail "quant: verify fails"; }
     grep -q '"rule": "changed"' gpu.quant/oneshot-manifest.json || fail "no bias is learned"
     for part in 80; do
         if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
             last_wins "$PLAY_BATCHES" "${job[@]}" --recipe quant.yaml --output out --device-memory "$least" >/dev/null 2>&1
-        then fail "quant: not killed"; fi
-        [ "$(run quant --device-memory "$least")" = "$(sha256sum <gpu.quant/model.safetensors)" ] || fail "quant, killed: other bytes"
+        then fail "quant: the run was not killed"; fi
+        [ "$(run quant --device-memory "$least")" = "$(sha256sum <gpu.quant/model.safetensors)" ] || fail "quant, killed: the output has other bytes"
     done
     export OSH_PLAY=protect=0
-    "$PLAY" "${job[@]}" --recipe quant.yaml --output host.quant --device cpu >/dev/null 2>&1 || fail "quant on the host"
+    "$PLAY" "${job[@]}" --recipe quant.yaml --output host.quant --device cpu >/dev/null 2>&1 || fail "the run of quant.yaml on the host fails"
     python3 compare.py quant 0.9
     job=(--model small --dataset small/calibration.jsonl --threads 1 --progress none)
 fi
@@ -142,6 +142,6 @@ fi
 recipe block AutoRound "" "W4A16, iters: 2, unit: block"
 sed -i 's/scheme: W4A16/config_groups: {g: {targets: [Linear], weights: {num_bits: 4, strategy: channel}}}/' block.yaml
 job=(--model experts --recipe block.yaml --dataset experts/calibration.jsonl)
-if "$PLAY" plan "${job[@]}" --device cuda >log 2>&1; then fail "not refused"; fi
-grep -q "learning by block (.* has no gradient on a device) is not supported on a GPU" log || { cat log; fail "other text"; }
+if "$PLAY" plan "${job[@]}" --device cuda >log 2>&1; then fail "the plan is not refused"; fi
+grep -q "learning by block (.* has no gradient on a device) is not supported on a GPU" log || { cat log; fail "the message gives another reason"; }
 "$PLAY" plan "${job[@]}" >log 2>&1 || { cat log; fail "not on the host"; }

@@ -49,16 +49,16 @@ ppl() { # arguments: model, device, flags
 recipes="many ranges"
 for r in $recipes; do
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r gpu.$r || fail "$r: $(cat err)"
-    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: the run used no GPU"
     one $r host.$r --device cpu || fail "$r on the host: $(cat err)"
-    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     want=$(sha256sum <gpu.$r/model.safetensors)
     "$PLAY_BATCHES" plan "${job[@]}" --recipe $r.yaml --json >plan.json
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     least_host=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
     same() { # arguments: what, flags
         one $r other "${@:2}" || fail "$r, $1: $(cat err)"
-        [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r, $1: other bytes"
+        [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r, $1: the output has other bytes"
         rm -rf other
     }
     OSH_PLAY="protect=0 memory=$least" same "least memory" --device-memory "$least" --host-memory "$least_host"
@@ -69,7 +69,7 @@ for r in $recipes; do
     [ $r = many ] || continue
     OSH_PLAY="protect=0 order=5 lazy=1" same "another order" --mem-opt-level 2
     if INJECT_AT=$(($(cat calls) * 6 / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r other; then
-        fail "not killed"
+        fail "the run was not killed"
     fi
     same "a killed run"
 done

@@ -22,7 +22,7 @@ run() { # arguments: flags; prints the checksum
     rm -rf out out.oneshot-partial
 }
 figures() { # arguments: flags
-    last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "the plan fails: $*"
     device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 }
@@ -47,12 +47,12 @@ for flags in "" "--sequential-targets Linear --mem-opt-level 0"; do
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" $flags --output out \
         --device-memory "$least" >/dev/null 2>err || fail "$flags, $least bytes: $(cat err)"
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$flags, $least bytes: other bytes"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$flags, $least bytes: the output has other bytes"
     rm -rf out
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" \
-        $flags --output out --device-memory "$least" >/dev/null 2>&1; then fail "$flags: it was not killed"; fi
-    [ "$(run $flags --device-memory "$least" --log-level info)" = "$want" ] || fail "$flags, killed: other bytes"
-    ! grep 'not at their planned addresses' err || fail "$flags, killed"
+        $flags --output out --device-memory "$least" >/dev/null 2>&1; then fail "$flags: the run was not killed"; fi
+    [ "$(run $flags --device-memory "$least" --log-level info)" = "$want" ] || fail "$flags, killed: the output has other bytes"
+    ! grep 'not at their planned addresses' err || fail "$flags, killed: blocks were not at their planned addresses"
     export OSH_PLAY=protect=0
     [ -z "$SANITIZED" ] || break
 done

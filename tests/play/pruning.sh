@@ -37,12 +37,12 @@ recipes="any each kept wanda pairs least"
 [ "$SANITIZED" ] || recipes+=" gptq"
 for r in $recipes; do
     one $r gpu.$r
-    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: the run used no GPU"
     one $r host.$r --device cpu
-    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     case $r in any | each | wanda) ;; *) continue ;; esac
     OSH_PLAY="protect=0 order=5 lazy=1" one $r other --threads 2 --batch-size 3
-    cmp gpu.$r/model.safetensors other/model.safetensors || fail "$r: the order of the threads counts"
+    cmp gpu.$r/model.safetensors other/model.safetensors || fail "$r: the order of the threads changes the bytes"
     rm -rf other
 done
 if [ -z "$SANITIZED" ]; then
@@ -96,20 +96,20 @@ for r in $checked; do
     least=$("$PLAY_BATCHES" plan "${job[@]:0:8}" --recipe $r.yaml --json |
         sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
     one $r out --mem-opt-level 2
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r: values on the disk: other bytes"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r: values on the disk: the output has other bytes"
     rm -rf out
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r out --device-memory "$least"
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r: $least bytes: other bytes"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r: $least bytes: the output has other bytes"
     rm -rf out
     export OSH_PLAY=protect=0
     [ $r = any ] || [ "$SANITIZED" ] || continue # the resume does not depend on the modifier
     export OSH_PLAY="protect=0 memory=$least"
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" \
-        "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1; then fail "$r: not killed"; fi
+        "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1; then fail "$r: the run was not killed"; fi
     one $r out --device-memory "$least" --log-level info
-    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r, killed: other bytes"
-    ! grep 'not at their planned addresses' err || fail "$r, killed"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r, killed: the output has other bytes"
+    ! grep 'not at their planned addresses' err || fail "$r, killed: blocks were not at their planned addresses"
     rm -rf out
     export OSH_PLAY=protect=0
 done

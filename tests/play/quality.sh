@@ -12,7 +12,7 @@ fail() { echo "$*"; exit 1; }
 "$PLAY" "${job[@]}" --output gpu >/dev/null
 "$PLAY" "${job[@]}" --output host --device cpu >/dev/null
 OSH_PLAY="protect=0 order=5 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
-cmp gpu/model.safetensors other/model.safetensors || fail "the order of the threads counts"
+cmp gpu/model.safetensors other/model.safetensors || fail "the order of the threads changes the bytes"
 python3 - <<'PYTHON'
 import json
 gpu, host = (json.load(open(d + "/oneshot-report.json")) for d in ("gpu", "host"))
@@ -29,7 +29,7 @@ float4() { # arguments: scheme, quality, targets
          --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 48 --progress none)
     "$PLAY" "${job[@]}" --output gpu >/dev/null
     "$PLAY" "${job[@]}" --output host --device cpu >/dev/null
-    "$ONESHOT" verify gpu --model "$model" >verify.txt || { cat verify.txt; fail "$1 $2: verify"; }
+    "$ONESHOT" verify gpu --model "$model" >verify.txt || { cat verify.txt; fail "$1 $2: verify fails"; }
     python3 - <<'PYTHON'
 import json
 gpu, host = (json.load(open(d + "/oneshot-report.json")) for d in ("gpu", "host"))

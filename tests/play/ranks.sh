@@ -39,13 +39,13 @@ one() { # arguments: kind of job, model, output
         "--device ${device:-cuda} --progress none --threads 1 --output $3 ${more[$1]}"
 }
 want() { # arguments: kind of job, model
-    "$PLAY" $(one $1 $2 plain) >log 2>&1 || fail "one process, $1"
+    "$PLAY" $(one $1 $2 plain) >log 2>&1 || fail "$1 in one process fails"
     sums plain >want.$1.$2
     rm -rf plain
 }
 divided() { # arguments: MPI, ranks, kind of job, model, more flags
     start $1 $2 "$PLAY" $(one $3 $4 out) "${@:5}" >log 2>&1 || fail "$*"
-    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: is not divided"; }
+    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: the ranks do not divide the job"; }
     peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' out/oneshot-report.json)
     plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' out/oneshot-report.json)
     [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$*: $peak bytes of the arena were used, predicted $plan"
@@ -68,7 +68,7 @@ divided $other 2 route experts
 # Each of the two ranks sees another GPU under the name cuda:0, as with srun --gpus-per-task. The
 # GPU of rank 1 has less memory, and both ranks plan for that memory.
 OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=1:1 memory=700000000" -- "$PLAY" \
-    $(one gptq model out) >log 2>&1 || fail "one visible GPU for each rank"
+    $(one gptq model out) >log 2>&1 || fail "the run with one visible GPU for each rank fails"
 same out want.gptq.model "one visible GPU for each rank"
 refused() { # arguments: text of the message, value of OSH_PLAY, value of --device
     if OSH_PLAY="protect=0 $2" start $mpi 3 "$PLAY" $(device=$3 one gptq model out) >log 2>&1; then fail "not refused: $2 $3"; fi
@@ -87,21 +87,21 @@ figures() { # arguments: directory for the files, [launcher...]
         --progress none --threads 1 --json --panel "$1/panel.json" --per-token "$1/tokens.npy" --save-logits "$1/logits" \
         >"$1/json" 2>log || fail "eval, $*"
 }
-"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "one process, for eval"
+"$PLAY" $(one gptq model quantized) >log 2>&1 || fail "the run in one process, for eval, fails"
 figures plain
 figures ranks start $mpi 3
-diff -r plain ranks >log || fail "eval with 3 ranks: other figures"
+diff -r plain ranks >log || fail "eval with 3 ranks: the figures differ"
 # Each rank lists the GPUs in another order. So the first GPU in the list of one rank is not the
 # first GPU in the list of another rank.
 OSH_PLAY="protect=0 gpus=2:0" start $mpi 2 ./on 1 OSH_PLAY="protect=0 gpus=2:1" -- "$PLAY" $(one gptq model out) >log 2>&1 ||
-    fail "ranks that see other GPUs"
+    fail "the run of ranks with different visible GPUs fails"
 same out want.gptq.model "ranks that see other GPUs"
 # Only rank 0 evaluates the output after a run.
 start $mpi 2 "$PLAY" $(one gptq model out) --host-memory 2GiB --eval model/calibration.jsonl >log 2>&1 || fail "--eval"
 same out want.gptq.model "--eval"
 if OSH_PLAY="protect=0 gpus=1:0" start $mpi 2 "$PLAY" eval --model quantized --dataset model/calibration.jsonl --device cuda >log 2>&1
 then fail "eval of two ranks on one GPU"; fi
-grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: another message"
+grep -q 'ranks 0 and 1 on .* have the same GPU' log || fail "eval: the message is another"
 
 # Kills ranks. Each run has a different number of ranks. The last run is one process without MPI.
 killed=0 kills=2
@@ -115,5 +115,5 @@ for ((n = 0; n < kills; n++)); do
     after_kill want.gptq.model
 done
 [ $killed -ge $((kills / 2)) ] || fail "only $killed of $kills runs were killed"
-"$PLAY" $(one gptq model out) >log 2>&1 || fail "one process after kills"
+"$PLAY" $(one gptq model out) >log 2>&1 || fail "one process does not continue the killed job"
 same out want.gptq.model "one process after kills"

@@ -11,20 +11,20 @@ check() { # arguments: label, twelfths of the run after which it is killed, flag
     job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
          --progress none --output out "$@")
     export OSH_PLAY=protect=0
-    "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json || fail "$name: no plan"
+    "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json || fail "$name: the plan fails"
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     job+=(--device-memory "$least")
     export OSH_PLAY="protect=0 memory=$least"
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --log-level info \
-        >/dev/null 2>err || fail "$name: undisturbed: $(cat err)"
-    grep "not at their planned addresses" err && fail "$name: undisturbed"
+        >/dev/null 2>err || fail "$name: the undisturbed run fails: $(cat err)"
+    grep "not at their planned addresses" err && fail "$name: blocks were not at their planned addresses"
     want=$(sha256sum <out/model.safetensors)
     rm -rf out
     for part in $parts; do
         if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
-            "$PLAY_BATCHES" "${job[@]}"; } >/dev/null 2>&1; then fail "$name: it was not killed"; fi
+            "$PLAY_BATCHES" "${job[@]}"; } >/dev/null 2>&1; then fail "$name: the run was not killed"; fi
         "$PLAY_BATCHES" "${job[@]}" --log-level info >/dev/null 2>err || fail "$name, killed at $part/12, with $least bytes: $(cat err)"
-        [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$name, killed at $part/12: other bytes"
+        [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$name, killed at $part/12: the output has other bytes"
         grep 'not at their planned addresses' err && fail "$name, killed at $part/12"
         rm -rf out
     done

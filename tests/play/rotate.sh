@@ -27,9 +27,9 @@ recipes="spin quip"
 [ -z "$SANITIZED" ] || recipes=quip # builds with sanitizers are slow
 for r in $recipes; do
     one $r gpu.$r
-    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
+    grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: the run used no GPU"
     one $r host.$r --device cpu
-    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    "$ONESHOT" verify gpu.$r --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify fails"; }
     gpu=$(ppl gpu.$r cuda) host=$(ppl gpu.$r cpu)
     awk "BEGIN {exit !($gpu < 1.005 * $host && $gpu > 0.995 * $host && $gpu != $host)}" ||
         fail "$r: perplexity $gpu on the GPU, $host on the host"
@@ -37,10 +37,10 @@ for r in $recipes; do
         sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
     want=$(sha256sum <gpu.$r/model.safetensors)
     OSH_PLAY="protect=0 memory=$least" one $r other --device-memory "$least"
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r: $least bytes: other bytes"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r: $least bytes: the output has other bytes"
     rm -rf other
     OSH_PLAY="protect=0 order=5 lazy=1" one $r other --mem-opt-level 2
-    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r, another order: other bytes"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$r, another order: the output has other bytes"
     rm -rf other
 done
 command -v python3 >/dev/null || exit 0

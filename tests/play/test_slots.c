@@ -303,7 +303,7 @@ static void test_changed(void **state)
         ok(f, osh_file_pwrite(f->cx, file, "\x55", 1, k & 2 ? 8 : 3 * OSH_BLOCK_BYTES));
         osh_file_close(f->cx, file);
         assert_fails(f->cx, OSH_E_IO, osh_acts_load(f->cx, f->a, 0, 0, BATCH, t),
-                     "sample 0 of a is not");
+                     "sample 0 of a has other bytes");
         osh_tensor_free(f->cx, t);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
     }

@@ -72,7 +72,7 @@ job_ends() {
         sleep 0.05
     done
     if [ -d "/proc/$1" ]; then
-        [ -z "$(processes $program)" ] || { ps -ef | grep -E 'oneshot|mpirun'; fail "$2: the job goes on after kill -9"; }
+        [ -z "$(processes $program)" ] || { ps -ef | grep -E 'oneshot|mpirun'; fail "$2: the job still runs after kill -9"; }
         kill -9 $(processes "mpirun.$2")
         hung=1
         echo "mpirun.$2 hung, all of its ranks had ended"

@@ -421,7 +421,7 @@ static void read_ahead(void **state)
         fputc(0x5a, f);
         fclose(f);
         assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead),
-                     "sample 3 of h is not what was written");
+                     "sample 3 of h has other bytes than the run wrote");
         osh_acts_free(cx, a, false);
         assert_int_equal(osh_mem_live(cx), 0);
     }

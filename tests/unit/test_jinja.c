@@ -60,7 +60,7 @@ static void test_messages_name_construct_and_line(void **state)
     refuses(cx, OSH_E_FORMAT, "{{ zz.x }}", "'zz' is undefined, and so has no 'x'");
     refuses(cx, OSH_E_FORMAT, "{{ a b }}", "line 1: found 'b', want '}}'");
     refuses(cx, OSH_E_FORMAT, "\n{{ 'a }}", "line 2: a string without its closing '");
-    refuses(cx, OSH_E_FORMAT, "{{ [1)] }}", "a ')' that closes nothing");
+    refuses(cx, OSH_E_FORMAT, "{{ [1)] }}", "a ')' without its opening bracket");
     refuses(cx, OSH_E_FORMAT, "x\n{#", "line 2: a comment '{#' without '#}'");
 }
 
