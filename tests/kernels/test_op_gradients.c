@@ -574,15 +574,15 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype 
 
 static void test_gpu(void **state)
 {
-    static const char *const names[] = {"linear",    "rms_norm",        "layer_norm", "rope",
-                                        "attention", "attention_sinks", "glu",        "act",
-                                        "add",       "scale",           "slice"};
+    // ops that run only on the host, and ops whose gradients are computed only there
+    static const char *const names[] = {"alibi", "kl",    "mamba_scan", "moe_sparsemixer", "nll",
+                                        "xielu", "ssm_scan", "delta_rule"};
     osh_ctx *cx = *state;
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
-        bool has = false;
+        bool has = true;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            has |= !strcmp(cases[i].op, names[k]);
+            has &= strcmp(cases[i].op, names[k]) != 0;
         assert_true(has == (osh_op_find(cases[i].op)->grad.run[OSH_CUDA] != NULL));
         if (!has) continue;
         check_gpu(cx, d, &cases[i], OSH_F32, false);

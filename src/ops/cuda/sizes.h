@@ -70,6 +70,11 @@ size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 enum { OSH_SUM_ROWS = 512 };
 /* Returns the number of bytes of the partial sums of a matrix [rows, D]. */
 size_t osh_sums_bytes(int64_t rows, int64_t D);
+/* Return the number of bytes of scratch of conv1d_grad.cu for C channels and K tokens of the window,
+ * and of gated_norm_grad.cu for n heads of D elements. heads: number of heads that have weights of
+ * their own. */
+size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K);
+size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);

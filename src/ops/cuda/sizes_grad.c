@@ -1,0 +1,119 @@
+/* sizes_grad.c - computes the scratch of the CUDA kernels of gradients in bytes (see sizes.c). */
+#include "ops/cuda/sizes.h"
+
+#include "ops/kernel.h"
+#include "ops/scan.h"
+
+size_t osh_sums_bytes(int64_t rows, int64_t D)
+{
+    return (size_t)(osh_div_up(rows, OSH_SUM_ROWS) * D) * sizeof(float);
+}
+
+static size_t size_larger(size_t a, size_t b) { return a > b ? a : b; }
+
+size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
+{
+    int64_t I = in_width[0];
+    size_t w = (size_t)(osh_linear_panel_rows(out_width, I) * I) * sizeof(float);
+    size_t x = (size_t)(osh_linear_panel_rows(n_tokens, I) * I) * sizeof(float);
+    size_t dy = (size_t)(n_tokens * out_width) * sizeof(uint16_t);
+    (void)attr, (void)dt;
+    return osh_arena_gross(
+        size_larger(size_larger(w, x), size_larger(dy, osh_sums_bytes(n_tokens, out_width))));
+}
+
+size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt)
+{
+    const osh_rms_norm_attr *at = attr;
+    int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
+    (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)rows * sizeof(float)) + osh_arena_gross(osh_sums_bytes(rows, D));
+}
+
+size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
+{
+    const osh_layer_norm_attr *at = attr;
+    int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
+    (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)(2 * rows) * sizeof(float)) +
+           osh_arena_gross(osh_sums_bytes(rows, D));
+}
+
+size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                       int64_t n_tokens, osh_dtype dt)
+{
+    const osh_attention_attr *at = attr;
+    size_t wide = (size_t)(n_tokens * (in_width[0] + in_width[1] + in_width[2])) * sizeof(float);
+    size_t sinks = (size_t)(n_tokens * at->n_heads) * sizeof(float);
+    (void)out_width;
+    return (dt == OSH_F32 ? 0 : osh_arena_gross(wide)) +
+           2 * osh_arena_gross(osh_attention_back_bytes(at, n_tokens)) + osh_arena_gross(sinks);
+}
+
+/* ---- routers and rows ---- */
+
+size_t osh_moe_router_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
+{
+    const osh_moe_router_attr *at = attr;
+    size_t terms = (size_t)(n_tokens * out_width) * sizeof(float);
+    (void)in_width, (void)dt;
+    return at->scaled ? osh_arena_gross(terms + osh_sums_bytes(n_tokens, out_width)) : 0;
+}
+
+size_t osh_moe_gate_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt)
+{
+    return osh_arena_gross((size_t)(n_tokens * out_width) * sizeof(float)) +
+           osh_linear_grad_cuda_scratch(attr, in_width, out_width, n_tokens, dt);
+}
+
+size_t osh_gain_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt)
+{
+    (void)attr, (void)in_width, (void)dt;
+    return osh_arena_gross(osh_sums_bytes(n_tokens, out_width) +
+                           (size_t)out_width * sizeof(float));
+}
+
+size_t osh_rotate_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
+{
+    (void)dt;
+    return osh_arena_gross((size_t)(n_tokens * out_width) * sizeof(float)) +
+           osh_rotate_cuda_scratch(attr, in_width, out_width, n_tokens, OSH_F32);
+}
+
+/* ---- recurrent layers ---- */
+
+size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K)
+{
+    return (size_t)(n_tokens * C) * sizeof(float) + (size_t)n_tokens * sizeof(int32_t) +
+           osh_sums_bytes(n_tokens, C * K);
+}
+
+size_t osh_conv1d_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
+{
+    (void)in_width, (void)dt;
+    return osh_arena_gross(osh_conv1d_back_bytes(n_tokens, out_width,
+                                                 ((const osh_conv1d_attr *)attr)->kernel));
+}
+
+size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D)
+{
+    return (size_t)n * sizeof(float) + osh_sums_bytes(n / heads, heads * D);
+}
+
+size_t osh_gated_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
+{
+    const osh_gated_norm_attr *at = attr;
+    int64_t heads = out_width / at->head_dim;
+    (void)in_width, (void)dt;
+    return osh_arena_gross(
+        osh_gated_norm_back_bytes(n_tokens * heads, at->whole ? heads : 1, at->head_dim));
+}
