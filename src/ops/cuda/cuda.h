@@ -114,6 +114,8 @@ osh_status osh_moe_gate_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_rotate_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_conv1d_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_gated_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_delta_rule_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_ssm_scan_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 /* Computes the gradients of linear. The stored weight is first rounded to the dtype `compute`. */
 osh_status osh_cuda_linear_back(osh_ctx *cx, const osh_grad_args *a, osh_dtype compute);
 /* Functions for osh_op.arena_bytes. Each returns an upper bound of the bytes that one call of the
@@ -169,6 +171,10 @@ size_t osh_conv1d_grad_cuda_scratch(const void *attr, const int64_t *in_width, i
                                     int64_t n_tokens, osh_dtype dt);
 size_t osh_gated_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
                                         int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_delta_rule_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_ssm_scan_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt);
 
 #ifdef __cplusplus
 }

@@ -117,3 +117,45 @@ size_t osh_gated_norm_grad_cuda_scratch(const void *attr, const int64_t *in_widt
     return osh_arena_gross(
         osh_gated_norm_back_bytes(n_tokens * heads, at->whole ? heads : 1, at->head_dim));
 }
+
+int64_t osh_scan_back_block(int64_t C, int64_t each) { return (2 * C + 2) * each; }
+
+int64_t osh_scan_back_blocks(int64_t n_tokens, int64_t heads, int64_t each)
+{
+    int64_t block =
+        osh_scan_back_block(osh_state_span(n_tokens), each) * (int64_t)sizeof(float);
+    int64_t most = OSH_SCAN_BACK_BYTES / block < 1 ? 1 : OSH_SCAN_BACK_BYTES / block;
+    most = osh_min64(most, OSH_SCAN_BACK_BLOCKS);
+    return n_tokens < most ? osh_min64(n_tokens * heads, most) : most;
+}
+
+size_t osh_scan_back_terms_bytes(int64_t n_tokens, int64_t heads, int64_t n)
+{
+    return (size_t)(n_tokens * heads * n) * sizeof(float) + osh_sums_bytes(n_tokens, heads);
+}
+
+static size_t scan_back_states_bytes(int64_t n_tokens, int64_t heads, int64_t each)
+{
+    int64_t block = osh_scan_back_block(osh_state_span(n_tokens), each);
+    return (size_t)(osh_scan_back_blocks(n_tokens, heads, each) * block) * sizeof(float);
+}
+
+size_t osh_delta_rule_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
+{
+    const osh_delta_rule_attr *at = attr;
+    (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross(osh_scan_back_terms_bytes(n_tokens, at->v_heads, 2)) +
+           osh_arena_gross(scan_back_states_bytes(n_tokens, at->k_heads, at->k_dim * at->v_dim));
+}
+
+size_t osh_ssm_scan_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt)
+{
+    const osh_ssm_scan_attr *at = attr;
+    int64_t wave = osh_min64(OSH_SCAN_BACK_WAVE, at->heads);
+    (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross(osh_scan_back_terms_bytes(n_tokens, at->heads, 3)) +
+           osh_arena_gross((size_t)(n_tokens * wave * 2 * at->state) * sizeof(float)) +
+           osh_arena_gross(scan_back_states_bytes(n_tokens, wave, at->state * at->head_dim));
+}
