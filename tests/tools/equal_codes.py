@@ -1,5 +1,5 @@
-"""Compares the 4-bit codes of an output of the emulated GPU with those of another output, and the
-GPU memory of the run with its prediction.
+"""equal_codes.py - compares the 4-bit codes of an output of the emulated GPU with those of another
+output, and the GPU memory of the run with its prediction.
 
     equal_codes.py OUTPUT OTHER LEAST     LEAST: smallest share of equal codes
 """

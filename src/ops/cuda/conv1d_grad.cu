@@ -1,5 +1,5 @@
-/* conv1d_grad.cu - computes the gradients of conv1d in f32. z[t] is the sum of w[k] x[t - K + 1 + k]
- * and the bias.
+/* conv1d_grad.cu - computes the gradients of conv1d in f32. z[t] is the sum of w[k] x[t - K + 1 +
+ * k] and the bias.
  *
  *   dz = dy, or dy silu'(z)
  *   dx[t] += sum of w[k] dz[t + K - 1 - k]
@@ -18,7 +18,7 @@ typedef struct conv_back { // dz [N, C]; pos [N]: position of each token in its 
     weights p;
 } conv_back;
 
-/* Computes dz and pos of the n tokens of one sample. x, dy, b.dz, b.pos: from its first token on. */
+/* Computes dz and pos of the n tokens of one sample. All pointers are to its first token. */
 template <class T, class W>
 static __global__ void conv_back_sums(const T *x, const float *dy, int64_t n, conv_back b)
 {

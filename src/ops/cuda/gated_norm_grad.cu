@@ -1,5 +1,5 @@
-/* gated_norm_grad.cu - computes the gradients of gated_norm in f32. s is silu(z) or sigmoid(z), and s'
- * is its derivative. r is 1 / sqrt(mean(u u) + eps). A block computes a head.
+/* gated_norm_grad.cu - computes the gradients of gated_norm in f32. s is silu(z) or sigmoid(z), and
+ * s' is its derivative. r is 1 / sqrt(mean(u u) + eps). A block computes a head.
  *
  *   gate after the norm    u = x     n = u r     g = dy w s     dw += dy n s
  *   gate before the norm   u = x s   n = u r     g = dy w       dw += dy n
@@ -44,8 +44,8 @@ static __global__ void gated_back_kernel(const X *x, const T *z, gated_back b)
         float r = 1.0f / sqrtf(sum / (float)D + (float)b.at.eps), mean = r * dot / (float)D;
         if (threadIdx.x == 0) b.r[h] = r;
         for (int64_t i = h * D + threadIdx.x; i < (h + 1) * D; i += SCAN_THREADS) {
-            float v = osh_cu_load(x[i]), gate = osh_cu_load(z[i]), s = scan_gate(gate, b.at.sigmoid),
-                  slope = gated_slope(gate, b.at.sigmoid);
+            float v = osh_cu_load(x[i]), gate = osh_cu_load(z[i]);
+            float s = scan_gate(gate, b.at.sigmoid), slope = gated_slope(gate, b.at.sigmoid);
             float w = scan_weight<T>(b.p.w[0], b.p.dtype[0], h % b.heads * D + i - h * D);
             float g = b.dy[i] * w, n = (before ? v * s : v) * r;
             float du = ((before ? g : g * s) - n * mean) * r;

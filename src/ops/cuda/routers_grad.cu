@@ -1,6 +1,6 @@
 /* routers_grad.cu - computes the gradients of moe_router and moe_gate in f32. A warp computes a
- * token; lane l computes the experts l, l + 32, ... For a chosen expert e, g[e] is the gradient of its
- * weight; for all other experts, g[e] is 0.
+ * token; lane l computes the experts l, l + 32, ... For a chosen expert e, g[e] is the gradient of
+ * its weight; for all other experts, g[e] is 0.
  *
  *   moe_router   p  = softmax(logits), over all experts or over the chosen experts
  *                dx += p (g - sum of g p), or g p (1 - p) if p is a sigmoid
@@ -28,8 +28,8 @@ typedef struct router_back {
 
 /* Computes the gradients of the row r, whose logits are `row` [E]. */
 template <class T>
-static __device__ inline void router_row_back(const T *row, const router_back &p, int64_t r,
-                                              const osh_moe_router_attr &at)
+static __device__ inline void router_cu_back(const T *row, const router_back &p, int64_t r,
+                                             const osh_moe_router_attr &at)
 {
     int lane = (int)(threadIdx.x % 32), E = p.E;
     float max = -INFINITY, sum = 0, dot = 0, logit;
@@ -64,7 +64,7 @@ static __global__ void router_back_kernel(const T *logits, router_back p, osh_mo
 {
     for (int64_t r = (int64_t)blockIdx.x * ROUTER_WARPS + threadIdx.x / 32; r < p.n;
          r += (int64_t)gridDim.x * ROUTER_WARPS)
-        router_row_back(logits + r * p.E, p, r, at);
+        router_cu_back(logits + r * p.E, p, r, at);
 }
 
 struct router_weight_back {
@@ -110,16 +110,22 @@ done:
     return rc;
 }
 
-/* Writes the gradients of the logits of a token to `to` [E]. score [E] has the logits, and is
- * overwritten. dy [E]: gradients of the weights of the experts. */
-static __device__ inline void gate_row_back(float *to, float *score, const float *dy,
-                                            gate_room room, osh_cu_vector bias,
-                                            const osh_moe_gate_attr &at)
+typedef struct gate_back {
+    float *to;       // gradients of the logits, [n, E]
+    const float *dy; // gradients of the weights of the experts, [n, E]
+    osh_cu_vector bias;
+} gate_back;
+
+/* Writes the gradients of the logits of token r. score [E] has the logits, and is overwritten. */
+static __device__ inline void gate_cu_back(const gate_back &p, int64_t r, float *score,
+                                           gate_room room, const osh_moe_gate_attr &at)
 {
     int lane = (int)(threadIdx.x % 32), E = (int)at.experts;
+    float *to = p.to + r * E;
+    const float *dy = p.dy + r * E;
     float top = 0, dot = 0, all = 0, scale = (float)at.scale;
     uint32_t taken = 0; // bit i: the expert lane + 32 i is chosen
-    gate_cu_scores(score, room, bias, at, lane);
+    gate_cu_scores(score, room, p.bias, at, lane);
     for (int i = 0, e = lane; e < E; i++, e += 32) {
         if (gate_rank_of(room.choice, e, E) >= at.route.top_k || score[e] == 0) continue;
         taken |= 1u << i, top += score[e], dot += dy[e] * score[e];
@@ -139,13 +145,12 @@ static __device__ inline void gate_row_back(float *to, float *score, const float
     __syncwarp(); // after this barrier no lane reads `choice`
 }
 
-/* Writes the gradients of the logits to `to` [n, E]. */
 template <class T, class S>
-static __global__ void gate_back_kernel(float *to, const float *dy, const T *x, const S *w,
-                                        osh_cu_vector bias, gate_sizes sizes, osh_moe_gate_attr at)
+static __global__ void gate_back_kernel(gate_back p, const T *x, const S *w, gate_sizes sizes,
+                                        osh_moe_gate_attr at)
 {
     gate_cu_walk(x, w, sizes, (int)at.experts, [&](int64_t r, float *score, gate_room room) {
-        gate_row_back(to + r * at.experts, score, dy + r * at.experts, room, bias, at);
+        gate_cu_back(p, r, score, room, at);
     });
 }
 
@@ -160,9 +165,10 @@ static osh_status gate_back_launch(osh_ctx *cx, const osh_grad_args *a, float *t
     OSH_CUDA(cx, cudaFuncSetAttribute(gate_back_kernel<T, S>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     OSH_LAUNCH((gate_back_kernel<T, S>), osh_cu_grid(d, osh_rows(x), GATE_TOKENS), 32 * GATE_WARPS,
-               shared, osh_cuda_stream(d), to, static_cast<const float *>(a->dout[0]->data),
+               shared, osh_cuda_stream(d),
+               (gate_back{to, static_cast<const float *>(a->dout[0]->data),
+                          osh_cu_vector_of(a->in[2])}),
                static_cast<const T *>(x->data), static_cast<const S *>(a->in[1]->data),
-               osh_cu_vector_of(a->in[2]),
                (gate_sizes{osh_rows(x), osh_width(x), osh_moe_gate_is_grouped(at)}), *at);
     OSH_CUDA(cx, cudaGetLastError());
 done:

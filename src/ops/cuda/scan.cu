@@ -37,7 +37,8 @@ static void conv_launch(const osh_op_args *a, const weights *p, const scan_sampl
     int64_t C = osh_width(x);
     for (int s = 0; s < of->count; s++)
         OSH_LAUNCH((conv_kernel<T, W>), osh_cu_grid(y->device, of->n[s] * C, SCAN_THREADS),
-                   SCAN_THREADS, 0, osh_cuda_stream(y->device), static_cast<T *>(y->data) + of->row[s] * C,
+                   SCAN_THREADS, 0, osh_cuda_stream(y->device),
+                   static_cast<T *>(y->data) + of->row[s] * C,
                    static_cast<const T *>(x->data) + of->row[s] * C, *p, of->n[s], C,
                    *static_cast<const osh_conv1d_attr *>(a->attr));
 }

@@ -90,9 +90,9 @@ enum {
 int64_t osh_scan_back_block(int64_t C, int64_t each);
 int64_t osh_scan_back_blocks(int64_t n_tokens, int64_t heads, int64_t each);
 size_t osh_scan_back_terms_bytes(int64_t n_tokens, int64_t heads, int64_t n);
-/* Return the number of bytes of scratch of conv1d_grad.cu for C channels and K tokens of the window,
- * and of gated_norm_grad.cu for n heads of D elements. heads: number of heads that have weights of
- * their own. */
+/* Return the number of bytes of scratch of conv1d_grad.cu for C channels and K tokens of the
+ * window, and of gated_norm_grad.cu for n heads of D elements. heads: number of heads that have
+ * weights of their own. */
 size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K);
 size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
