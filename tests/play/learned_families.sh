@@ -1,8 +1,8 @@
 # learned_families.sh - runs AutoRound by block on the emulated GPU, for families whose layers have
-# routers, experts, a recurrent state, convolutions, gates or sinks. The codes are near the host's.
-# The memory is predicted. For one model with experts and one with a recurrent state, the output
-# bytes do not depend on the order of the GPU's threads, batches, tiers or budgets, and a build
-# without CUDA plans the job for a GPU.
+# routers, experts, a recurrent state, convolutions, gates or sinks, and for a model with online
+# rotations. The codes are near the host's. The memory is predicted. For one model with experts and
+# one with a recurrent state, the output bytes do not depend on the order of the GPU's threads,
+# batches, tiers or budgets, and `oneshot plan` plans the job for a GPU that the machine lacks.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
@@ -25,6 +25,16 @@ for case in $families; do
     "$ONESHOT" verify gpu.$case --model $case >verify.txt || { cat verify.txt; fail "$case: verify"; }
 done
 [ -z "$SANITIZED" ] || exit 0
+# online rotations (R3 and R4)
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+printf '%s\n' "s_stage:" "  s_modifiers:" "    SpinQuantModifier: {rotations: [R3, R4]}" \
+    '    AutoRoundModifier: {scheme: W4A16, unit: block, iters: 1, lr: 0.05, batch_size: 2, ignore: [lm_head, "re:.*layers.[123]"]}' >spin.yaml
+job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 2 --max-seq-length 16 --recipe spin.yaml
+     --threads 1 --progress none)
+for where in cuda cpu; do
+    "$PLAY" "${job[@]}" --output spin.$where --device $where >/dev/null 2>err || fail "spin, $where: $(cat err)"
+done
+python3 "$OSH_SOURCE_DIR/tests/tools/equal_codes.py" spin.cuda spin.cpu 0.98
 # ---- bytes ----
 "$OSH_TOOLS/make_model" experts hidden=32 intermediate=32 heads=2 kv=1 head_dim=16 layers=2 vocab=128 samples=4 tokens=30 \
     experts=4 topk=2
