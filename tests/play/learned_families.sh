@@ -16,12 +16,15 @@ recipe 2 >two.yaml
 families="deepseek_v3 qwen3_next granite_hybrid_moe gpt_oss llama4_two gemma4_moe"
 [ -z "$SANITIZED" ] || families=deepseek_v3 # builds with sanitizers are slow
 for case in $families; do
-    "$OSH_TOOLS/tiny_model" $case $case float32
+    # in BF16, other roundings change the experts of some tokens of Gemma 4
+    dtype=bfloat16
+    [ $case != gemma4_moe ] || dtype=float32
+    "$OSH_TOOLS/tiny_model" $case $case $dtype
     job=(--model $case --dataset $case/calibration.jsonl --num-calibration-samples 2 --max-seq-length 16 --recipe two.yaml
          --threads 1 --progress none)
     "$PLAY" "${job[@]}" --output gpu.$case --device cuda >/dev/null 2>err || fail "$case: $(cat err)"
     "$PLAY" "${job[@]}" --output host.$case --device cpu >/dev/null 2>err || fail "$case on the host: $(cat err)"
-    python3 "$OSH_SOURCE_DIR/tests/tools/equal_codes.py" gpu.$case host.$case 0.98
+    python3 "$OSH_SOURCE_DIR/tests/tools/equal_codes.py" gpu.$case host.$case 0.95
     "$ONESHOT" verify gpu.$case --model $case >verify.txt || { cat verify.txt; fail "$case: verify"; }
 done
 [ -z "$SANITIZED" ] || exit 0
