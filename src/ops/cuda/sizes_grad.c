@@ -1,57 +1,9 @@
-/* sizes_grad.c - computes the scratch of the CUDA kernels of gradients in bytes (see sizes.c). */
+/* sizes_grad.c - computes the scratch in bytes of the CUDA kernels of the gradients of routers,
+ * rows and recurrent layers (see sizes.c). */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
 #include "ops/scan.h"
-
-size_t osh_sums_bytes(int64_t rows, int64_t D)
-{
-    return (size_t)(osh_div_up(rows, OSH_SUM_ROWS) * D) * sizeof(float);
-}
-
-static size_t size_larger(size_t a, size_t b) { return a > b ? a : b; }
-
-size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                    int64_t n_tokens, osh_dtype dt)
-{
-    int64_t I = in_width[0];
-    size_t w = (size_t)(osh_linear_panel_rows(out_width, I) * I) * sizeof(float);
-    size_t x = (size_t)(osh_linear_panel_rows(n_tokens, I) * I) * sizeof(float);
-    size_t dy = (size_t)(n_tokens * out_width) * sizeof(uint16_t);
-    (void)attr, (void)dt;
-    return osh_arena_gross(
-        size_larger(size_larger(w, x), size_larger(dy, osh_sums_bytes(n_tokens, out_width))));
-}
-
-size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                      int64_t n_tokens, osh_dtype dt)
-{
-    const osh_rms_norm_attr *at = attr;
-    int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
-    (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)rows * sizeof(float)) + osh_arena_gross(osh_sums_bytes(rows, D));
-}
-
-size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
-                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
-{
-    const osh_layer_norm_attr *at = attr;
-    int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
-    (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)(2 * rows) * sizeof(float)) +
-           osh_arena_gross(osh_sums_bytes(rows, D));
-}
-
-size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                       int64_t n_tokens, osh_dtype dt)
-{
-    const osh_attention_attr *at = attr;
-    size_t wide = (size_t)(n_tokens * (in_width[0] + in_width[1] + in_width[2])) * sizeof(float);
-    size_t sinks = (size_t)(n_tokens * at->n_heads) * sizeof(float);
-    (void)out_width;
-    return (dt == OSH_F32 ? 0 : osh_arena_gross(wide)) +
-           2 * osh_arena_gross(osh_attention_back_bytes(at, n_tokens)) + osh_arena_gross(sinks);
-}
 
 /* ---- routers and rows ---- */
 
