@@ -51,6 +51,7 @@ const osh_op osh_op_add_f32 = {
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_f32_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = add_f32_grad_ref, [OSH_CPU] = osh_add_grad_cpu},
+    .grad.run = {[OSH_REF] = add_f32_grad_ref, [OSH_CPU] = osh_add_grad_cpu,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_add_grad_cuda)},
     .traits = OSH_OP_ADDS | OSH_OP_F32_OUT,
 };

@@ -64,6 +64,7 @@ const osh_op osh_op_clamp = {
     .name = "clamp", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_clamp_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = clamp_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_clamp_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = clamp_grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = clamp_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_clamp_grad_cuda)},
     .limits = clamp_limits,
 };

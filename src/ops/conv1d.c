@@ -236,6 +236,8 @@ const osh_op osh_op_conv1d = {
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12,
     .scratch = scratch, .next = ref, .state = conv1d_state,
-    .grad.run = {[OSH_REF] = conv1d_grad_ref}, .grad.scratch = conv1d_grad_scratch,
+    .grad.run = {[OSH_REF] = conv1d_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_conv1d_grad_cuda)},
+    .grad.arena_bytes = osh_conv1d_grad_cuda_scratch,
+    .grad.scratch = conv1d_grad_scratch,
     .flops = conv1d_flops,
 };

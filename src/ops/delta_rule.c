@@ -346,7 +346,9 @@ const osh_op osh_op_delta_rule = {
     .tol = 1e-11, .scratch = osh_delta_rule_scratch,
     .next = osh_delta_rule_cpu, .state = osh_delta_rule_state,
     .arena_bytes = osh_delta_rule_cuda_scratch,
-    .grad.run = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu},
+    .grad.run = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_delta_rule_grad_cuda)},
+    .grad.arena_bytes = osh_delta_rule_grad_cuda_scratch,
     .grad.scratch = osh_delta_rule_grad_scratch,
     .flops = delta_rule_flops,
 };

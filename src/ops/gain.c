@@ -67,5 +67,7 @@ done:
 const osh_op osh_op_gain = {
     .name = "gain", .n_in = 1, .n_weights = 1, .n_out = 1, .infer = infer, .each_token = true,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gain_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = gain_grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = gain_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_gain_grad_cuda)},
+    .grad.arena_bytes = osh_gain_grad_cuda_scratch,
 };

@@ -185,5 +185,8 @@ const osh_op osh_op_gated_norm = {
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = gated_norm_grad_ref}, .grad.scratch = gated_norm_grad_scratch,
+    .grad.run = {[OSH_REF] = gated_norm_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_gated_norm_grad_cuda)},
+    .grad.arena_bytes = osh_gated_norm_grad_cuda_scratch,
+    .grad.scratch = gated_norm_grad_scratch,
 };

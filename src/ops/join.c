@@ -101,6 +101,7 @@ const osh_op osh_op_join = {
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
     /* The CPU runs the reference kernel, which only copies. */
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = join_grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = join_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_join_grad_cuda)},
     .grad.scratch = osh_elementwise_scratch,
 };

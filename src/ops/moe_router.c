@@ -154,6 +154,9 @@ const osh_op osh_op_moe_router = {
     .name = "moe_router", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = moe_router_grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = moe_router_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_moe_router_grad_cuda)},
+    .grad.arena_bytes = osh_moe_router_grad_cuda_scratch,
     .traits = OSH_OP_ROUTES,
 };

@@ -99,5 +99,6 @@ const osh_op osh_op_position_scale = {
     .attrs = attrs, .attr_bytes = sizeof(osh_position_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_position_scale_cuda)},
     .tol = 1e-12, .scratch = scratch, .next = ref,
-    .grad.run = {[OSH_REF] = position_scale_grad_ref},
+    .grad.run = {[OSH_REF] = position_scale_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_position_scale_grad_cuda)},
 };

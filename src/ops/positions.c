@@ -111,5 +111,7 @@ const osh_op osh_op_positions = {
     .name = "positions", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_positions_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_positions_cuda)},
-    .tol = 0, .scratch = scratch, .next = ref, .grad.run = {[OSH_REF] = positions_grad_ref},
+    .tol = 0, .scratch = scratch, .next = ref,
+    .grad.run = {[OSH_REF] = positions_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_positions_grad_cuda)},
 };

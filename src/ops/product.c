@@ -64,5 +64,6 @@ const osh_op osh_op_product = {
     .name = "product", .n_in = 2, .n_weights = 0, .n_out = 1, .f32_in = 1, .each_token = true,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_product_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = product_grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = product_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_product_grad_cuda)},
 };

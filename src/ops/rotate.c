@@ -149,6 +149,7 @@ const osh_op osh_op_rotate = {
     .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_rotate_cuda)}, .tol = 1e-11,
     .scratch = scratch, .arena_bytes = osh_rotate_cuda_scratch, .spreads = 1,
-    .grad.run = {[OSH_REF] = rotate_grad_ref},
+    .grad.run = {[OSH_REF] = rotate_grad_ref, [OSH_CUDA] = OSH_CUDA_GRAD(osh_rotate_grad_cuda)},
+    .grad.arena_bytes = osh_rotate_grad_cuda_scratch,
     .traits = OSH_OP_ROTATES | OSH_OP_IN_PLACE,
 };

@@ -65,6 +65,7 @@ const osh_op osh_op_routed_rows = {
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_routed_rows_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = routed_rows_grad_ref},
+    .grad.run = {[OSH_REF] = routed_rows_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_routed_rows_grad_cuda)},
     .traits = OSH_OP_PICKS_ROWS,
 };

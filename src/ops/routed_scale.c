@@ -109,6 +109,7 @@ const osh_op osh_op_routed_scale = {
     .attrs = attrs, .attr_bytes = sizeof(osh_routed_scale_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_routed_scale_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = routed_scale_grad_ref},
+    .grad.run = {[OSH_REF] = routed_scale_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_routed_scale_grad_cuda)},
     .traits = OSH_OP_KEEPS_ZEROS,
 };

@@ -116,6 +116,7 @@ const osh_op osh_op_sigmoid_gate = {
     .attrs = attrs, .attr_bytes = sizeof(osh_sigmoid_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
-    .grad.run = {[OSH_REF] = sigmoid_gate_grad_ref},
+    .grad.run = {[OSH_REF] = sigmoid_gate_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_sigmoid_gate_grad_cuda)},
     .traits = OSH_OP_GATES,
 };

@@ -20,6 +20,7 @@ const osh_op osh_op_zeros = {
     .name = "zeros", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = NULL, .attr_bytes = 0, .infer = osh_infer_same,
     .run = {[OSH_REF] = run, [OSH_CUDA] = OSH_CUDA_FN(run)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = zeros_grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = zeros_grad_ref, [OSH_CUDA] = zeros_grad_ref},
     .traits = OSH_OP_ZEROS,
 };

@@ -10,7 +10,6 @@
 #include "plan/plan.h"
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
-#include "schedule/blocks.h"
 #include "schedule/looks.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
@@ -37,24 +36,16 @@ static bool stores_expert(const osh_plan *p, const osh_linear *l, int k)
 
 /* Sets *what to the name of a feature that the job needs and that is only possible on the host, or
  * to NULL if there is none. room: buffer for the name. */
-static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan *p, char *room,
-                                 size_t size)
+static void find_host_only(const char **what, const osh_plan *p, char *room, size_t size)
 {
     const osh_graph *g = p->in.graph;
     bool calibrates = p->in.pipeline != OSH_PIPELINE_DATAFREE;
     int node = calibrates ? osh_graph_host_only(g) : -1;
-    osh_status rc = OSH_OK;
     *what = room;
     if (node >= 0) {
         snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name,
                  g->nodes[node].op->name);
-        return OSH_OK;
-    }
-    if (calibrates) rc = osh_blocks_on_gpu(cx, &p->schedule);
-    if (rc == OSH_E_UNSUPPORTED) {
-        snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
-        osh_error_clear(cx);
-        return OSH_OK;
+        return;
     }
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
@@ -62,11 +53,10 @@ static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan 
             if (l->ranged[k] < 0 || !stores_expert(p, l, k)) continue;
             snprintf(room, size, "--calib-cache %s with --moe-calibrate-all-experts false",
                      p->in.opt->calib_cache);
-            return rc;
+            return;
         }
     }
     *what = NULL;
-    return rc;
 }
 
 /* If several ranks share the job, sets p->in.ordinal to the GPU of this rank. Fails if some ranks
@@ -88,7 +78,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     const char *text = p->in.opt->device;
     char room[512];
     const char *what;
-    OSH_TRY(find_host_only(cx, &what, p, room, sizeof room));
+    find_host_only(&what, p, room, sizeof room);
     if (what) return gpu_refuse(cx, p, what);
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))

@@ -61,11 +61,11 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 
 /* Checks that gradients can be computed by every op between a Linear that learns and the end of the
  * decoder layers. */
-static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p, bool on_device)
+static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    osh_block b = {.g = g, .on_device = on_device};
+    osh_block b = {.g = g};
     OSH_NEW(cx, b.learns, p->match->n_linears);
     for (int i = 0; i < p->match->n_linears; i++)
         if (block_learns(p, &p->match->linears[i]))
@@ -76,14 +76,6 @@ static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p, bool on_de
 done:
     osh_free(cx, b.learns);
     return rc;
-}
-
-osh_status osh_blocks_on_gpu(osh_ctx *cx, const osh_schedule *p)
-{
-    bool blocks = false;
-    for (int i = 0; i < p->match->n_linears; i++)
-        blocks |= (p->match->linears[i].wants & OSH_STAT_BLOCK) != 0;
-    return blocks ? block_check_ops(cx, p, true) : OSH_OK;
 }
 
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
@@ -102,14 +94,15 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
         if (p->match->linears[i].weight >= 0) n_users[p->match->linears[i].weight]++;
     const char *why = block_hindrance(p, n_users);
     if (!why) {
-        rc = block_check_ops(cx, p, false);
+        rc = block_check_ops(cx, p);
         if (rc == OSH_E_UNSUPPORTED && rule->may) rc = OSH_OK, why = osh_error_text(cx);
         if (rc) goto done;
     }
     if (why && !rule->may)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s with unit: block learns from the output of decoder layers: %s", m->type->name,
-                 why);
+                 "%s with unit: block learns from the output of decoder layers: %s (unit: linear "
+                 "needs no gradients of decoder layers)",
+                 m->type->name, why);
     if (why) {
         osh_log(cx, OSH_LOG_INFO,
                 "%s learns from the output of each Linear and not of decoder layers: %s (so each "

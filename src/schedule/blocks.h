@@ -12,9 +12,6 @@
  * block if its modifier asks for it, and if block_hindrance returns no reason against it. Must be
  * called before osh_graph_add_original. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
-/* Fails with OSH_E_UNSUPPORTED if Linears learn by block, and an op of the decoder layers has no
- * gradient on a GPU. The message names the op. Must be called after osh_plan_blocks. */
-osh_status osh_blocks_on_gpu(osh_ctx *cx, const osh_schedule *p);
 /* Finds the biases that are learned together with weights. Sets `out.bias` of each Linear to the
  * source tensor of its bias, or to -1 if the bias is not learned. */
 void osh_plan_biases(const osh_schedule *p, osh_matching *match);

@@ -505,6 +505,22 @@ static void test_none(void **state)
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
+/* Learning by block runs on a GPU if the graph runs there. So each op of a graph with a gradient
+ * and a CUDA kernel must have a gradient kernel for GPUs, and a case. (nll and kl are no ops of
+ * graphs.) */
+static void test_all_on_gpu(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < osh_op_count(); i++) {
+        const osh_op *op = osh_op_at(i);
+        bool has_case = false;
+        if (!osh_op_has_grad(op, false) || !op->infer || osh_op_is(op, OSH_OP_HOST_ONLY)) continue;
+        if (!osh_op_has_grad(op, true)) fail_msg("%s has no gradient kernel for GPUs", op->name);
+        for (int k = 0; k < N_CASES; k++) has_case |= !strcmp(cases[k].op, op->name);
+        if (!has_case) fail_msg("%s has no case", op->name);
+    }
+}
+
 /* Computes the gradients of a case on the GPU and stores them in `din`. All elements of `din` must
  * be 0 before the call. The kernel gets the scratch that the op predicts. */
 static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
@@ -574,21 +590,15 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype 
 
 static void test_gpu(void **state)
 {
-    static const char *const names[] = {"linear",    "rms_norm",        "layer_norm", "rope",
-                                        "attention", "attention_sinks", "glu",        "act",
-                                        "add",       "scale",           "slice"};
     osh_ctx *cx = *state;
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
-        bool has = false;
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            has |= !strcmp(cases[i].op, names[k]);
-        assert_true(has == (osh_op_find(cases[i].op)->grad.run[OSH_CUDA] != NULL));
-        if (!has) continue;
+        if (!osh_op_find(cases[i].op)->grad.run[OSH_CUDA]) continue;
         check_gpu(cx, d, &cases[i], OSH_F32, false);
         check_gpu(cx, d, &cases[i], OSH_BF16, false);
-        check_gpu(cx, d, &cases[i], OSH_F16, false);
-        check_gpu(cx, d, &cases[i], OSH_BF16, true);
+        if (strcmp(cases[i].op, "delta_rule") && strcmp(cases[i].op, "ssm_scan")) // slow
+            check_gpu(cx, d, &cases[i], OSH_F16, false);
+        if (!strcmp(cases[i].op, "linear")) check_gpu(cx, d, &cases[i], OSH_BF16, true);
     }
     osh_device_close(cx, d);
 }
@@ -605,6 +615,7 @@ int main(void)
         cmocka_unit_test_prestate(test_fresh, cx),       cmocka_unit_test_prestate(test_alone, cx),
         cmocka_unit_test_prestate(test_scratch, cx),     cmocka_unit_test_prestate(test_none, cx),
         cmocka_unit_test_prestate(test_gpu, cx),         cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_all_on_gpu),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     osh_ctx_free(cx);

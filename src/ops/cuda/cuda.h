@@ -99,6 +99,25 @@ osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_clamp_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_join_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_product_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_positions_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_position_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_gain_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_sigmoid_gate_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_routed_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_routed_rows_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_moe_combine_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_moe_router_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_moe_gate_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_rotate_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_conv1d_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_gated_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_delta_rule_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_ssm_scan_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+/* Computes the gradients of linear. The stored weight is first rounded to the dtype `compute`. */
+osh_status osh_cuda_linear_back(osh_ctx *cx, const osh_grad_args *a, osh_dtype compute);
 /* Functions for osh_op.arena_bytes. Each returns an upper bound of the bytes that one call of the
  * op allocates in the arena: the sum of osh_arena_gross over all blocks. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -140,6 +159,22 @@ size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width
                                        int64_t n_tokens, osh_dtype dt);
 size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
                                         int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_moe_router_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_moe_gate_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt);
+size_t osh_gain_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt);
+size_t osh_rotate_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt);
+size_t osh_conv1d_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt);
+size_t osh_gated_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_delta_rule_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
+size_t osh_ssm_scan_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,19 @@
-/* elementwise_grad.cu - computes the gradients of add, scale, slice, glu and act, in f32.
+/* elementwise_grad.cu - computes the gradients of add, add_f32, scale, slice, join, product, glu,
+ * act and clamp, in f32.
  *
- *   add     da += dy
- *           db += dy
- *   scale   dx += `by` dy
- *   slice   dx += dy, at the columns of the slice
- *   glu     dgate += dy up act'(gate)
- *           dup += dy act(gate); clamped values have gradient 0 (glu.c)
- *   act     dx += dy act'(x) */
+ *   add, add_f32   da += dy
+ *                  db += dy
+ *   scale          dx += `by` dy
+ *   slice          dx += dy, at the columns of the slice
+ *   join           da += dy, at the columns of a
+ *                  db += dy, at the columns of b; if all heads read the same columns of b, the
+ *                  gradients of the heads are added in order
+ *   product        da += dy b
+ *                  db += dy a
+ *   glu            dgate += dy up act'(gate)
+ *                  dup += dy act(gate); clamped values have gradient 0 (glu.c)
+ *   act            dx += dy act'(x)
+ *   clamp          dx += dy, if x is within the limits */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -80,7 +87,84 @@ done:
     return rc;
 }
 
-/* first: gradient of gate. second: gradient of up. For the op act, only `first` is used, for the
+/* The columns of a joined row: `width` of a, then `second` of b, for each head. A, B, O: number of
+ * columns of a row of a, of b and of the joined row. */
+typedef struct join_shape { int64_t rows, A, B, O, width, second; } join_shape;
+
+/* Adds the gradients of a to `to` [rows, A]. */
+static __global__ void join_back_first(float *to, const float *dy, join_shape p)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < p.rows * p.A;
+         i += (int64_t)gridDim.x * THREADS) {
+        int64_t row = i / p.A, c = i % p.A;
+        to[i] += dy[row * p.O + c / p.width * (p.width + p.second) + c % p.width];
+    }
+}
+
+/* Adds the gradients of b to `to` [rows, B]. */
+static __global__ void join_back_second(float *to, const float *dy, join_shape p)
+{
+    int64_t heads = p.A / p.width, each = p.width + p.second, shared = p.B == p.second ? heads : 1;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < p.rows * p.B;
+         i += (int64_t)gridDim.x * THREADS) {
+        int64_t row = i / p.B, c = i % p.B, head = c / p.second;
+        for (int64_t h = head; h < head + shared; h++)
+            to[i] += dy[row * p.O + h * each + p.width + c % p.second];
+    }
+}
+
+osh_status osh_join_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_join_attr *at = static_cast<const osh_join_attr *>(a->attr);
+    osh_device *d = a->dout[0]->device;
+    const float *dy = static_cast<const float *>(a->dout[0]->data);
+    join_shape p = {osh_rows(a->in[0]), osh_width(a->in[0]), osh_width(a->in[1]),
+                    osh_width(a->dout[0]), at->width, at->second};
+
+    if (!p.rows) return OSH_OK;
+    if (a->din[0])
+        OSH_LAUNCH(join_back_first, osh_cu_grid(d, p.rows * p.A, THREADS), THREADS, 0,
+                   osh_cuda_stream(d), static_cast<float *>(a->din[0]->data), dy, p);
+    if (a->din[1])
+        OSH_LAUNCH(join_back_second, osh_cu_grid(d, p.rows * p.B, THREADS), THREADS, 0,
+                   osh_cuda_stream(d), static_cast<float *>(a->din[1]->data), dy, p);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* Adds dy y to `to` [n]. */
+template <class T>
+static __global__ void product_back(float *to, const T *y, const float *dy, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS)
+        to[i] += __fmul_rn(dy[i], osh_cu_load(y[i]));
+}
+
+osh_status osh_product_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = a->dout[0]->device;
+    int64_t n = osh_tensor_numel(a->dout[0]);
+
+    // two launches, one after the other, because din[0] and din[1] may be the same tensor
+    for (int k = 0; n && k < 2; k++) {
+        const osh_tensor *y = a->in[1 - k];
+        if (!a->din[k]) continue;
+        OSH_CU_BY_DTYPE(y->dtype, T,
+                        OSH_LAUNCH(product_back<T>, osh_cu_grid(d, n, THREADS), THREADS, 0,
+                                   osh_cuda_stream(d), static_cast<float *>(a->din[k]->data),
+                                   static_cast<const T *>(y->data),
+                                   static_cast<const float *>(a->dout[0]->data), n));
+    }
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* first: gradient of gate. second: gradient of up. The ops act and clamp use only `first`, for the
  * gradient of x. */
 typedef struct pair { float first, second; } pair;
 
@@ -105,6 +189,13 @@ template <class F> struct act_back {
     F act;
     __device__ pair operator()(float x, float, float dy) const { return {dy * act.slope(x), 0}; }
 };
+struct limit_back {
+    float limit;
+    __device__ pair operator()(float x, float, float dy) const
+    {
+        return {x > limit || x < -limit ? 0 : dy, 0};
+    }
+};
 struct relu_back {
     bool square;
     __device__ pair operator()(float x, float, float dy) const
@@ -115,7 +206,7 @@ struct relu_back {
 
 template <class T> struct elements { // n elements of each tensor; all pointers are views
     float *first, *second; // gradients; NULL: not computed
-    const T *x, *y;        // inputs; y is NULL for the op `act`
+    const T *x, *y;        // inputs; y is NULL for act and clamp
     const float *dy;
     int64_t n;
 };
@@ -171,4 +262,10 @@ osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     if (!strcmp(act, "gelu")) return elementwise_back(cx, a, act_back<osh_cu_gelu>());
     if (osh_act_is_tanh(act)) return elementwise_back(cx, a, act_back<osh_cu_gelu_tanh>());
     return elementwise_back(cx, a, act_back<osh_cu_silu>());
+}
+
+osh_status osh_clamp_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    double limit = static_cast<const osh_clamp_attr *>(a->attr)->limit;
+    return elementwise_back(cx, a, limit_back{osh_round_to((float)limit, a->in[0]->dtype)});
 }

@@ -16,6 +16,7 @@ typedef struct linear_back {
     const osh_grad_args *a;
     osh_device *d;
     int64_t N, I, O;
+    osh_dtype compute; // dtype to which the stored weight is rounded before it is used
     void *room; // scratch for a panel of W or x in f32, for the rounded dy, or for sums; own
 } linear_back;
 
@@ -52,10 +53,10 @@ static osh_status linear_back_exact(osh_ctx *cx, const linear_back *j)
 
     for (int64_t first = 0; j->a->din[0] && first < j->O; first += w_rows) {
         int64_t n = osh_min64(w_rows, j->O - first);
-        bool as_it_is = w->dtype == OSH_F32 && x->dtype == OSH_F32;
+        bool as_it_is = w->dtype == OSH_F32 && j->compute == OSH_F32;
         if (!as_it_is)
             OSH_TRY(osh_cu_widen(cx, j->d, room, {osh_elem(w, first * j->I), w->dtype}, n * j->I,
-                                 x->dtype));
+                                 j->compute));
         OSH_TRY(linear_back_x(cx, j, first, n, as_it_is ? osh_elem(w, first * j->I) : room,
                               OSH_F32));
     }
@@ -89,11 +90,11 @@ struct linear_bias_back {
     __device__ float operator()(int64_t row, int64_t o) const { return dy[row * O + o]; }
 };
 
-osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+osh_status osh_cuda_linear_back(osh_ctx *cx, const osh_grad_args *a, osh_dtype compute)
 {
     osh_status rc = OSH_OK;
-    linear_back j = {a, a->dout[0]->device, osh_rows(a->in[0]), osh_width(a->in[0]),
-                     a->in[1]->shape[0], NULL};
+    linear_back j = {a,       a->dout[0]->device, osh_rows(a->in[0]), osh_width(a->in[0]),
+                     a->in[1]->shape[0], compute,            NULL};
     int64_t in_width[1] = {j.I};
 
     if (!j.N) return OSH_OK;
@@ -112,4 +113,9 @@ osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 done:
     osh_device_free(j.d, j.room);
     return rc;
+}
+
+osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    return osh_cuda_linear_back(cx, a, a->in[0]->dtype);
 }

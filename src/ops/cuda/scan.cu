@@ -9,71 +9,7 @@
  * All values are f32 and rounded as in the reference kernels. One thread of a block computes the
  * gates in double. A sum over keys or over the state is added in order by one thread, so the result
  * does not depend on the number of blocks. Letters in shapes: ops/scan.h. */
-#include "ops/cuda/pack.cuh"
-#include "ops/cuda/sizes.h"
-extern "C" {
-#include "ops/scan.h"
-}
-
-enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: largest number of samples of one launch
-
-typedef struct scan_samples {
-    int64_t row[SAMPLES], n[SAMPLES]; // row: first row of each sample; n: tokens of each sample
-    int count;
-} scan_samples;
-
-/* Calls f for all samples, at most SAMPLES at a time. f launches a kernel. */
-template <class F> static osh_status scan_by_samples(osh_ctx *cx, const osh_op_args *a, F f)
-{
-    osh_status rc = OSH_OK;
-    int64_t one[2] = {0, osh_rows(a->in[0])}, n_seqs = a->seqs ? a->seqs->n : 1;
-    const int64_t *offsets = a->seqs ? a->seqs->offsets : one;
-    scan_samples of = {};
-
-    for (int64_t s = 0; s < n_seqs; s++) {
-        if (offsets[s + 1] > offsets[s]) {
-            of.row[of.count] = offsets[s], of.n[of.count] = offsets[s + 1] - offsets[s];
-            of.count++;
-        }
-        if (!of.count || (of.count < SAMPLES && s + 1 < n_seqs)) continue;
-        f(of);
-        OSH_CUDA(cx, cudaGetLastError());
-        of.count = 0;
-    }
-done:
-    return rc;
-}
-
-/* Returns element i of a stored weight, rounded to the compute dtype T. */
-template <class T>
-static __device__ inline float scan_weight(const void *w, osh_dtype stored, int64_t i)
-{
-    float f = 0;
-    if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
-    else if (stored == OSH_F32) f = static_cast<const float *>(w)[i];
-    else if (stored == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(w)[i]);
-    else f = osh_cu_load(static_cast<const osh_f16_t *>(w)[i]);
-    return osh_cu_round<T>(f);
-}
-
-typedef struct weights { // stored weights of an op
-    const void *w[3]; // views of the weights; NULL: the op does not have this weight
-    osh_dtype dtype[3];
-} weights;
-
-static osh_status scan_weights_of(osh_ctx *cx, weights *p, const osh_op_args *a, int first, int n)
-{
-    osh_status rc = OSH_OK;
-    for (int k = 0; k < n; k++) {
-        const osh_tensor *w = a->in[first + k];
-        p->w[k] = w ? w->data : NULL, p->dtype[k] = w ? w->dtype : OSH_F32;
-        OSH_TRY(osh_cu_readable(cx, p->dtype[k]));
-    }
-done:
-    return rc;
-}
-
-static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+#include "ops/cuda/scan.cuh"
 
 /* Computes conv1d for x [n, C] of one sample. The weights `p` are w [C, K] and the bias [C] or
  * NULL. W: the type to which weights and sums are rounded. */
@@ -100,8 +36,9 @@ static void conv_launch(const osh_op_args *a, const weights *p, const scan_sampl
     const osh_tensor *x = a->in[0], *y = a->out[0];
     int64_t C = osh_width(x);
     for (int s = 0; s < of->count; s++)
-        OSH_LAUNCH((conv_kernel<T, W>), osh_cu_grid(y->device, of->n[s] * C, THREADS), THREADS, 0,
-                   osh_cuda_stream(y->device), static_cast<T *>(y->data) + of->row[s] * C,
+        OSH_LAUNCH((conv_kernel<T, W>), osh_cu_grid(y->device, of->n[s] * C, SCAN_THREADS),
+                   SCAN_THREADS, 0, osh_cuda_stream(y->device),
+                   static_cast<T *>(y->data) + of->row[s] * C,
                    static_cast<const T *>(x->data) + of->row[s] * C, *p, of->n[s], C,
                    *static_cast<const osh_conv1d_attr *>(a->attr));
 }
@@ -112,16 +49,14 @@ osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a)
     bool f32 = static_cast<const osh_conv1d_attr *>(a->attr)->f32;
     weights p = {};
 
-    OSH_TRY(scan_weights_of(cx, &p, a, 1, 2));
-    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_weights_of(cx, &p, a->in + 1, 2));
+    OSH_TRY(scan_by_samples(cx, a->seqs, osh_rows(a->in[0]), [&](const scan_samples &of) {
         OSH_CU_BY_DTYPE(a->in[0]->dtype, T,
                         f32 ? conv_launch<T, float>(a, &p, &of) : conv_launch<T, T>(a, &p, &of));
     }));
 done:
     return rc;
 }
-
-static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 + exp(x)); }
 
 typedef struct scan_heads { // the samples, weights and states of a launch
     scan_samples of;
@@ -146,17 +81,18 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
 
     for (int64_t item = blockIdx.x; item < h.of.count * at.v_heads; item += gridDim.x) {
         int64_t head = item % at.v_heads, sample = item / at.v_heads;
-        for (int64_t i = threadIdx.x; i < Dk * Dv; i += THREADS) S[i] = 0;
+        for (int64_t i = threadIdx.x; i < Dk * Dv; i += SCAN_THREADS) S[i] = 0;
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + head / (at.v_heads / at.k_heads) * Dk;
             float qq = 0, kk = 0;
             __syncthreads(); // after this barrier all threads have finished the previous token
-            for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
+            for (int64_t i = threadIdx.x; i < Dk; i += SCAN_THREADS) {
                 q[i] = osh_cu_load(from[i]), k[i] = osh_cu_load(from[keys + i]);
                 qq += q[i] * q[i], kk += k[i] * k[i];
             }
-            qq = osh_cu_team_sum<THREADS>(qq, sums), kk = osh_cu_team_sum<THREADS>(kk, sums);
-            for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
+            qq = osh_cu_team_sum<SCAN_THREADS>(qq, sums);
+            kk = osh_cu_team_sum<SCAN_THREADS>(kk, sums);
+            for (int64_t i = threadIdx.x; i < Dk; i += SCAN_THREADS) {
                 q[i] *= 1.0f / sqrtf(qq + 1e-6f) / sqrtf((float)Dk);
                 k[i] *= 1.0f / sqrtf(kk + 1e-6f);
             }
@@ -170,7 +106,7 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
                 gates[1] = osh_cu_round<T>(gates[1] * (float)at.beta);
             }
             __syncthreads();
-            for (int64_t c = threadIdx.x; c < Dv; c += THREADS) {
+            for (int64_t c = threadIdx.x; c < Dv; c += SCAN_THREADS) {
                 float says = 0, read = 0;
                 for (int64_t i = 0; i < Dk; i++) {
                     float s = S[i * Dv + c] * gates[0];
@@ -201,15 +137,15 @@ osh_status osh_delta_rule_cuda(osh_ctx *cx, const osh_op_args *a)
     if (at.k_dim > OSH_SCAN_DIM)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "delta_rule: keys of %lld, want at most %d on a GPU",
                  (long long)at.k_dim, OSH_SCAN_DIM);
-    OSH_TRY(scan_weights_of(cx, &h.p, a, 3, 2));
+    OSH_TRY(scan_weights_of(cx, &h.p, a->in + 3, 2));
     h.state = static_cast<float *>(osh_device_alloc(
         cx, d, (size_t)(blocks * at.k_dim * at.v_dim) * sizeof(float), OSH_LIFE_SHORT));
     if (!h.state) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_by_samples(cx, a->seqs, osh_rows(a->in[0]), [&](const scan_samples &of) {
         h.of = of;
         OSH_CU_BY_DTYPE(x->dtype, T,
                         OSH_LAUNCH(delta_kernel<T>,
-                                   (unsigned)osh_min64(blocks, of.count * at.v_heads), THREADS,
+                                   (unsigned)osh_min64(blocks, of.count * at.v_heads), SCAN_THREADS,
                                    (size_t)(2 * at.k_dim + 2) * sizeof(float), osh_cuda_stream(d),
                                    static_cast<T *>(y->data), static_cast<const T *>(x->data),
                                    static_cast<const T *>(a->in[1]->data),
@@ -233,11 +169,11 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
     for (int64_t item = blockIdx.x; item < h.of.count * at.heads; item += gridDim.x) {
         int64_t head = item % at.heads, sample = item / at.heads;
         float D = scan_weight<T>(h.p.w[1], h.p.dtype[1], head);
-        for (int64_t i = threadIdx.x; i < P * S; i += THREADS) Z[i] = 0;
+        for (int64_t i = threadIdx.x; i < P * S; i += SCAN_THREADS) Z[i] = 0;
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + inner + head / (at.heads / at.groups) * S;
             __syncthreads(); // after this barrier all threads have finished the previous token
-            for (int64_t i = threadIdx.x; i < S; i += THREADS)
+            for (int64_t i = threadIdx.x; i < S; i += SCAN_THREADS)
                 B[i] = osh_cu_load(from[i]), C[i] = osh_cu_load(from[at.groups * S + i]);
             if (threadIdx.x == 0) {
                 float bias = scan_weight<T>(h.p.w[2], h.p.dtype[2], head);
@@ -250,7 +186,7 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
                 gates[1] = step;
             }
             __syncthreads();
-            for (int64_t c = threadIdx.x; c < P; c += THREADS) {
+            for (int64_t c = threadIdx.x; c < P; c += SCAN_THREADS) {
                 float value = osh_cu_load(row[head * P + c]), more = value * gates[1], read = 0;
                 for (int64_t i = 0; i < S; i++) {
                     float z = Z[i * P + c] * gates[0] + more * B[i];
@@ -276,15 +212,15 @@ osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a)
     if (at.state > OSH_SCAN_DIM)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "ssm_scan: a state of %lld, want at most %d on a GPU",
                  (long long)at.state, OSH_SCAN_DIM);
-    OSH_TRY(scan_weights_of(cx, &h.p, a, 2, 3));
+    OSH_TRY(scan_weights_of(cx, &h.p, a->in + 2, 3));
     h.state = static_cast<float *>(osh_device_alloc(
         cx, d, (size_t)(blocks * at.head_dim * at.state) * sizeof(float), OSH_LIFE_SHORT));
     if (!h.state) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_by_samples(cx, a->seqs, osh_rows(a->in[0]), [&](const scan_samples &of) {
         h.of = of;
         OSH_CU_BY_DTYPE(x->dtype, T,
                         OSH_LAUNCH(ssm_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.heads),
-                                   THREADS, (size_t)(2 * at.state + 2) * sizeof(float),
+                                   SCAN_THREADS, (size_t)(2 * at.state + 2) * sizeof(float),
                                    osh_cuda_stream(d), static_cast<float *>(y->data),
                                    static_cast<const T *>(x->data),
                                    static_cast<const T *>(a->in[1]->data), h, at));
@@ -292,11 +228,6 @@ osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a)
 done:
     osh_device_free(d, h.state);
     return rc;
-}
-
-static __device__ inline float gate_of(float z, bool sigmoid)
-{
-    return sigmoid ? 1.0f / (1.0f + expf(-z)) : silu(z);
 }
 
 typedef struct gated_sizes {
@@ -315,16 +246,16 @@ static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, gat
 
     for (int64_t r = blockIdx.x; r < of.n; r += gridDim.x) {
         float sum = 0;
-        for (int64_t i = threadIdx.x; i < D; i += THREADS) {
+        for (int64_t i = threadIdx.x; i < D; i += SCAN_THREADS) {
             float v = osh_cu_load(x[r * D + i]);
-            if (at.before) v *= gate_of(osh_cu_load(z[r * D + i]), at.sigmoid);
+            if (at.before) v *= scan_gate(osh_cu_load(z[r * D + i]), at.sigmoid);
             sum += v * v;
         }
-        sum = osh_cu_team_sum<THREADS>(sum, shared);
+        sum = osh_cu_team_sum<SCAN_THREADS>(sum, shared);
         float by = 1.0f / sqrtf(sum / (float)D + (float)at.eps);
-        for (int64_t i = threadIdx.x; i < D; i += THREADS) {
+        for (int64_t i = threadIdx.x; i < D; i += SCAN_THREADS) {
             float v = osh_cu_load(x[r * D + i]);
-            float gate = gate_of(osh_cu_load(z[r * D + i]), at.sigmoid);
+            float gate = scan_gate(osh_cu_load(z[r * D + i]), at.sigmoid);
             float w = scan_weight<T>(p.w[0], p.dtype[0], r % of.heads * D + i);
             if (at.before) v = w * (v * gate * by);
             else v = osh_cu_round<X>(w * osh_cu_round<X>(v * by)) * gate;
@@ -339,7 +270,7 @@ template <class T, class X> static void gated_launch(const osh_op_args *a, weigh
     osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
     gated_sizes of = {osh_tensor_numel(y) / at.head_dim,
                       osh_tensor_numel(a->in[2]) / at.head_dim};
-    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, of.n, 1), THREADS, 0,
+    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, of.n, 1), SCAN_THREADS, 0,
                osh_cuda_stream(y->device), static_cast<T *>(y->data),
                static_cast<const X *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data), p,
                of, at);
@@ -351,7 +282,7 @@ osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     weights p = {};
 
     if (!osh_rows(a->out[0])) return OSH_OK;
-    OSH_TRY(scan_weights_of(cx, &p, a, 2, 1));
+    OSH_TRY(scan_weights_of(cx, &p, a->in + 2, 1));
     OSH_CU_BY_DTYPE(a->out[0]->dtype, T, {
         if (a->in[0]->dtype == OSH_F32) gated_launch<T, float>(a, p);
         else gated_launch<T, T>(a, p);

@@ -70,6 +70,31 @@ size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 enum { OSH_SUM_ROWS = 512 };
 /* Returns the number of bytes of the partial sums of a matrix [rows, D]. */
 size_t osh_sums_bytes(int64_t rows, int64_t D);
+/* For the gradients of delta_rule and ssm_scan (scan_grad.cuh).
+ * BLOCKS: largest number of blocks.
+ * BYTES: largest number of bytes of the states of all blocks, unless one block needs more.
+ * SHARED: largest number of bytes of shared memory of a block.
+ * WAVE: largest number of heads of ssm_scan that are computed together. */
+enum {
+    OSH_SCAN_BACK_BLOCKS = 256,
+    OSH_SCAN_BACK_BYTES = 256 << 20,
+    OSH_SCAN_BACK_SHARED = 96 << 10,
+    OSH_SCAN_BACK_WAVE = 32
+};
+/* A head has a state of `each` elements.
+ * osh_scan_back_block returns the number of elements of the states of a block: C stored states, C +
+ * 1 states of the current step, and the gradient of a state.
+ * osh_scan_back_blocks returns the number of blocks for n_tokens tokens.
+ * osh_scan_back_terms_bytes returns the number of bytes of the terms of the gradients of n weights
+ * [heads], and of the scratch for their sums. */
+int64_t osh_scan_back_block(int64_t C, int64_t each);
+int64_t osh_scan_back_blocks(int64_t n_tokens, int64_t heads, int64_t each);
+size_t osh_scan_back_terms_bytes(int64_t n_tokens, int64_t heads, int64_t n);
+/* Return the number of bytes of scratch of conv1d_grad.cu for C channels and K tokens of the
+ * window, and of gated_norm_grad.cu for n heads of D elements. heads: number of heads that have
+ * weights of their own. */
+size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K);
+size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
