@@ -576,7 +576,7 @@ static void test_gpu(void **state)
 {
     static const char *const names[] = {"linear",    "rms_norm",        "layer_norm", "rope",
                                         "attention", "attention_sinks", "glu",        "act",
-                                        "add",       "scale",           "slice"};
+                                        "add",       "scale",           "slice",      "kl"};
     osh_ctx *cx = *state;
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
