@@ -12,6 +12,7 @@
 #include "quant/observer.h"
 #include "schedule/blocks.h"
 #include "schedule/looks.h"
+#include "schedule/tuning.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
  * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. */
@@ -51,6 +52,12 @@ static osh_status find_host_only(osh_ctx *cx, const char **what, const osh_plan 
     if (calibrates) rc = osh_blocks_on_gpu(cx, &p->schedule);
     if (rc == OSH_E_UNSUPPORTED) {
         snprintf(room, size, "learning by block (%s)", osh_error_text(cx));
+        osh_error_clear(cx);
+        return OSH_OK;
+    }
+    if (calibrates) rc = osh_tuning_on_gpu(cx, &p->schedule);
+    if (rc == OSH_E_UNSUPPORTED) {
+        snprintf(room, size, "tuning (%s)", osh_error_text(cx));
         osh_error_clear(cx);
         return OSH_OK;
     }
