@@ -38,6 +38,9 @@ static void learned_open(learned *l, const char *name, osh_dtype dt, int n_threa
 static void learned_close(learned *l)
 {
     osh_tune_free(l->m.cx, l->t);
+    // no block of the arena is left, except the workspace
+    if (l->on)
+        assert_int_equal(osh_arena_used(l->on->arena), osh_arena_gross(OSH_GPU_WORKSPACE));
     cJSON_Delete(l->json);
     free(l->n_scales);
     osh_device_close(l->m.cx, l->on);
@@ -163,6 +166,19 @@ static void gpu_learn(learned *l, const char *name)
     size_t peak = osh_arena_peak(l->on->arena) - osh_arena_gross(OSH_GPU_WORKSPACE);
     printf("%s: %zu bytes of the arena, predicted %zu\n", name, peak, said);
     assert_true(peak <= said && (double)said <= 1.15 * (double)peak);
+}
+
+/* An arena that is too small gives an error, and all blocks are freed. */
+static void a_small_arena_is_an_error(void **state)
+{
+    (void)state;
+    for (int k = 1; k < 4; k++) {
+        learned l;
+        learned_open(&l, "llama_default", OSH_BF16, 1);
+        l.on = gpu_open(l.m.cx, (size_t)k << 19);
+        if (l.on) assert_int_equal(learn(l.m.cx, &l, 1), OSH_E_NOMEM);
+        learned_close(&l);
+    }
 }
 
 /* Tunes on a GPU and on the host. The losses of the steps must agree within 1 %. */
@@ -301,6 +317,7 @@ int main(void)
         cmocka_unit_test(learns_as_pytorch_does), cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(the_peak_is_kept),      cmocka_unit_test(learns_on_a_gpu),
         cmocka_unit_test(models_without_gradients_are_refused),
+        cmocka_unit_test(a_small_arena_is_an_error),
         cmocka_unit_test(allocations_fail),      cmocka_unit_test(a_step_moves_what_it_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
