@@ -442,9 +442,9 @@ static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_schedule *s = p->schedule;
-    int64_t tuning = 0;
+    osh_peaks tuning;
     OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
-    max_into(&m->peak.host, tuning), max_into(&outside->host, tuning);
+    peaks_max_into(&m->peak, &tuning), peaks_max_into(outside, &tuning);
     max_into(&outside->host, m->load_bytes - m->base_bytes);
     peaks_max_into(&m->least, outside);
     for (int i = 0; i < s->n_visits; i++) {

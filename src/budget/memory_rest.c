@@ -247,13 +247,13 @@ int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
     return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
 }
 
-osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
+osh_status osh_tuning_bytes(osh_ctx *cx, osh_peaks *peak, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
     int64_t *n_scales = NULL; // own
     osh_tune_memory m;
     size_t most = 0;
-    *n_bytes = 0;
+    *peak = (osh_peaks){0};
     if (!p->schedule->tune.steps) goto done;
     OSH_NEW(cx, n_scales, p->in->graph->n_weights);
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -267,8 +267,14 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p)
         // `one`: bytes of the codes, packed tensors, scales and source weight of one Linear
         if (one > most) most = one;
     }
-    OSH_TRY(osh_tune_bytes(cx, &m, p->schedule->tune_graph, p->in->ck, &p->in->data, n_scales));
-    *n_bytes = (int64_t)(m.kept + (m.row > most ? m.row : most) + (size_t)p->manifest->n_out * 32);
+    osh_tune_model of = {p->schedule->tune_graph, p->in->ck, &p->in->data, p->in->on_device, NULL};
+    OSH_TRY(osh_tune_bytes(cx, &m, &of, n_scales));
+    most += m.copy;
+    if (m.row > most) most = m.row;
+    peak->host = (int64_t)(m.kept + most + (size_t)p->manifest->n_out * 32);
+    if (p->in->on_device)
+        peak->device = (int64_t)(osh_arena_gross(osh_plan_kind(p->in)->workspace) +
+                                 m.device_kept + m.device_row);
 done:
     osh_free(cx, n_scales);
     return rc;

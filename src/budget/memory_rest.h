@@ -9,9 +9,9 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
 /* Returns by how many bytes a host budget increases base_bytes. These bytes are aligned blocks for
  * reading. */
 int64_t osh_base_more(const osh_budget *p);
-/* Sets *n_bytes to the host bytes that tuning needs, without osh_memory.base_bytes. Sets it to 0 if
- * the run does not tune. */
-osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p);
+/* Sets *peak to the memory that tuning needs, without osh_memory.base_bytes. Sets it to 0 if the
+ * run does not tune. */
+osh_status osh_tuning_bytes(osh_ctx *cx, osh_peaks *peak, const osh_budget *p);
 /* Chooses how tensors are read and written outside of visits, and computes the memory for this
  * work.
  * b: the budgets.

@@ -29,8 +29,9 @@ static inline size_t osh_weights_lists(const osh_graph *g)
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads the weights of a range of nodes. Skips weights that are loaded already, and the tables of
- * lookup ops (picked.h). A non-finite element is an error that names the tensor and the index. */
+/* Loads the weights of a range of nodes, to the device if there is one. Host memory then has no
+ * copies of them. Skips weights that are loaded already, and the tables of lookup ops (picked.h). A
+ * non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 typedef struct osh_weight_set { // the graph's weights i in [first, end) for which want[i] is true

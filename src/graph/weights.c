@@ -59,8 +59,9 @@ osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
     for (int i = first_node; i < first_node + n_nodes; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
             int index = g->nodes[i].w[k];
-            if (index >= 0 && !w->w[index] && !osh_is_picked(g, &g->nodes[i], k))
-                OSH_TRY(load_one(cx, &w->w[index], &g->weights[index], ck));
+            if (index < 0 || w->w[index] || osh_is_picked(g, &g->nodes[i], k)) continue;
+            OSH_TRY(osh_weight_place(cx, w, g, ck, index));
+            osh_tensor_free(cx, w->host[index]), w->host[index] = NULL;
         }
 done:
     return rc;

@@ -27,10 +27,19 @@
 #include "data/dataset.h"
 
 typedef struct osh_tune osh_tune;
-/* Makes the state of tuning (*out, own). g: graph of the original model. ck: checkpoint with the
- * weights of g. g, ck and data must outlive *out. */
-osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const osh_checkpoint *ck,
-                        const osh_dataset *data, const osh_tune_rule *rule);
+typedef struct osh_tune_model { // a model to tune, and its device; all pointers are views
+    const osh_graph *g;       // graph of the original model
+    const osh_checkpoint *ck; // checkpoint with the weights of g
+    const osh_dataset *data;
+    /* True if the model is tuned on a device. The arena of the device then has the weights, the
+     * numbers of the tuned weights and the values of a row. The hidden values of the original model
+     * are in host memory. */
+    bool on_device;
+    osh_device *device;       // this device; NULL if only memory is predicted
+} osh_tune_model;
+/* Makes the state of tuning (*out, own). The objects of m must outlive *out. */
+osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_tune_model *m,
+                        const osh_tune_rule *rule);
 void osh_tune_free(osh_ctx *cx, osh_tune *t);
 /* Adds a quantized weight: copies codes [O, I] and params. The codes must be integers, with scales
  * by group or by channel. */
@@ -49,9 +58,11 @@ osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
                         void (*step)(osh_ctx *cx, void *user, int64_t t), void *user);
 /* Writes the tuned codes [O, I] and scales of a weight that osh_tune_take has added. The scales of
  * params must have the shape that was given to osh_tune_take. */
-void osh_tune_codes_of(const osh_tune *t, int weight, int8_t *codes, osh_qparams *params);
-/* Returns the tuned weight of a norm (a view); NULL if the weight does not belong to a norm. */
-const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight);
+osh_status osh_tune_codes_of(osh_ctx *cx, const osh_tune *t, int weight, int8_t *codes,
+                             osh_qparams *params);
+/* Sets *out to a copy of the tuned weight of a norm in host memory (own). Sets *out to NULL if the
+ * weight does not belong to a norm. */
+osh_status osh_tune_norm_of(osh_ctx *cx, osh_tensor **out, const osh_tune *t, int weight);
 
 /* Sets wants [weights] to true for the weights of norms. */
 void osh_tune_norms(bool *wants, const osh_graph *g);
@@ -63,16 +74,20 @@ int64_t osh_tune_held(const osh_dataset *d);
 bool osh_tune_can_judge(const osh_dataset *d);
 /* Checks that the model can be tuned. Fails with OSH_E_UNSUPPORTED and the name of a module whose
  * op has no gradient. linear [weights]: true for the weights that the caller will pass to
- * osh_tune_take. */
-osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
-typedef struct osh_tune_memory { // upper bounds of host bytes, with the allocator's overhead
-    /* kept: bytes that are allocated from osh_tune_new to osh_tune_free.
-     * row: bytes that are allocated in addition while a row is run. */
-    size_t kept, row;
+ * osh_tune_take. on_device: as in osh_tune_model. */
+osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear, bool on_device);
+typedef struct osh_tune_memory { // upper bounds of bytes, with the allocator's overhead
+    /* Host memory.
+     * kept: bytes that are allocated from osh_tune_new to osh_tune_free.
+     * row: bytes that are allocated in addition while a row is run.
+     * copy: bytes of copies of one weight; 0 without a device. osh_tune_take, osh_tune_codes_of and
+     * osh_tune_norm_of need them in addition to `kept`. */
+    size_t kept, row, copy;
+    /* The arena of a device; 0 without a device. The members have the same meaning. */
+    size_t device_kept, device_row;
 } osh_tune_memory;
 /* Computes the memory of tuning. n_scales [weights]: for each weight that the caller will pass to
  * osh_tune_take, the number of its scales; 0 for other weights. */
-osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g,
-                          const osh_checkpoint *ck, const osh_dataset *data,
+osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *memory, const osh_tune_model *m,
                           const int64_t *n_scales);
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/elementary.h"
 #include "graph/back.h"
+#include "graph/picked.h"
 #include "ops/kernel.h"
 
 enum { WARM = 4 }; // number of warmup steps, in which the learning rates rise
@@ -15,7 +16,8 @@ osh_status osh_tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row
                             const bool *keep)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_batch_new(cx, b, t->g, t->data->ids, t->data->offsets + row, 1));
+    OSH_TRY(osh_batch_new_on(cx, b, t->device, t->g,
+                             &(osh_batch_rows){t->data->ids, t->data->offsets + row, 1}));
     (*b)->first_sample = row;
     OSH_TRY(
         osh_exec_run(cx, &(osh_exec_span){t->g, 0, t->g->head, NULL, keep}, t->w, *b, NULL, true));
@@ -47,14 +49,25 @@ bool osh_tune_can_judge(const osh_dataset *d)
     return n > 0;
 }
 
-/* Adds the KL divergences of the counted predictions of batch b to *sum. */
+/* Sets *view to the hidden values of the original model for a row. With a device, copies them to
+ * t->teacher first. */
+static osh_status tune_teacher(osh_ctx *cx, osh_tensor *view, const osh_tune *t, int64_t row)
+{
+    const osh_tensor *x = t->hidden[row];
+    *view = osh_tensor_view(x->dtype, x->ndim, x->shape, t->device ? t->teacher->data : x->data);
+    view->device = t->device;
+    return t->device ? osh_tensor_copy(cx, view, x) : OSH_OK;
+}
+
+/* Adds the KL divergences of the counted predictions of batch b to *sum. teacher: hidden values of
+ * the original model. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
-                                int64_t row)
+                                const osh_tensor *teacher)
 {
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
-    osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
+    osh_op_args a = {.in = {b->values[t->g->hidden], t->head, teacher, t->head},
                      .attr = &rules, .seqs = &b->seqs};
-    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t->data, row));
+    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t->data, b->first_sample));
 }
 
 /* The next two functions give shapes of tensors of the backward pass over n tokens. Both the
@@ -70,30 +83,56 @@ static osh_tensor tune_grad_shape(const osh_graph *g, int64_t n)
     return (osh_tensor){.dtype = OSH_F32, .ndim = 2, .shape = {n, g->values[g->hidden].width}};
 }
 
-static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
+static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_tensor shape)
 {
-    return osh_tensor_new(cx, out, shape.dtype, shape.ndim, shape.shape);
+    return osh_tensor_new_on(cx, out, (osh_where){d, OSH_LIFE_SHORT}, shape.dtype, shape.ndim,
+                             shape.shape);
 }
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
+static size_t shaped_arena_bytes(osh_tensor shape)
+{
+    return osh_arena_gross(osh_tensor_bytes(&shape));
+}
+
+/* Makes the weights of the tokens of batch b in the loss: `part` for each counted prediction, and
+ * otherwise 0. The caller owns *out. */
+static osh_status tune_parts_new(osh_ctx *cx, osh_tensor **out, const osh_tune *t,
+                                 const osh_batch *b, float part)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *parts = NULL; // own: in host memory
+    int64_t n = b->n_tokens;
+    const uint8_t *counted = tune_counted(t->data, b->first_sample);
+    OSH_TRY(shaped_new(cx, &parts, NULL, tune_parts_shape(n)));
+    for (int64_t i = 0; i < n; i++)
+        ((float *)parts->data)[i] = i + 1 < n && (!counted || counted[i]) ? part : 0;
+    if (t->device) {
+        OSH_TRY(shaped_new(cx, out, t->device, tune_parts_shape(n)));
+        OSH_TRY(osh_tensor_copy(cx, *out, parts));
+    } else {
+        *out = parts, parts = NULL; // give
+    }
+done:
+    osh_tensor_free(cx, parts);
+    return rc;
+}
+
 /* Computes a gradient with respect to the hidden values. It is the gradient of a weighted sum of
  * the row's KL divergences. A divergence has the weight `part` if its prediction is counted, and
- * otherwise the weight 0. */
-static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
-                                   float part)
+ * otherwise the weight 0. teacher: hidden values of the original model. */
+static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
+                                   const osh_tensor *teacher, float part)
 {
     osh_status rc = OSH_OK;
     osh_tensor *parts = NULL; // own
-    int64_t n = b->n_tokens, h = t->g->hidden;
+    int h = t->g->hidden;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
-    OSH_TRY(shaped_new(cx, &parts, tune_parts_shape(n)));
-    const uint8_t *counted = tune_counted(t->data, row);
-    for (int64_t i = 0; i < n; i++)
-        ((float *)parts->data)[i] = i + 1 < n && (!counted || counted[i]) ? part : 0;
-    OSH_TRY(shaped_new(cx, &t->dv[h], tune_grad_shape(t->g, n)));
-    memset(t->dv[h]->data, 0, osh_tensor_bytes(t->dv[h]));
-    osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head},
+    OSH_TRY(shaped_new(cx, &t->dv[h], t->device, tune_grad_shape(t->g, b->n_tokens)));
+    OSH_TRY(osh_tensor_zero(cx, t->dv[h]));
+    OSH_TRY(tune_parts_new(cx, &parts, t, b, part));
+    osh_grad_args a = {.in = {b->values[h], t->head, (osh_tensor *)teacher, t->head},
                        .dout = {parts},
                        .din = {t->dv[h]},
                        .attr = &rules,
@@ -118,16 +157,19 @@ static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float pa
 {
     osh_status rc = OSH_OK;
     osh_batch *b = NULL; // own
+    osh_tensor teacher;
     osh_back k = {.g = t->g,
                   .n = t->g->head,
                   .weights = t->wants,
                   .in = t->in,
+                  .on_device = t->device != NULL,
                   .rough = true,
                   .weight = tune_add_grad,
                   .user = t};
     OSH_TRY(osh_tune_forward(cx, &b, t, row, NULL));
-    if (loss) OSH_TRY(tune_row_loss(cx, loss, t, b, row));
-    OSH_TRY(tune_hidden_grad(cx, t, b, row, part));
+    OSH_TRY(tune_teacher(cx, &teacher, t, row));
+    if (loss) OSH_TRY(tune_row_loss(cx, loss, t, b, &teacher));
+    OSH_TRY(tune_hidden_grad(cx, t, b, &teacher, part));
     OSH_TRY(osh_back_run(cx, &k, t->w, b, t->dv));
 done:
     osh_batch_free(cx, b);
@@ -186,8 +228,10 @@ static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
     keep[t->g->hidden] = true;
     for (int64_t i = t->n_train; i < t->data->n; i++) {
         osh_batch *b = NULL; // own
+        osh_tensor teacher;
         rc = osh_tune_forward(cx, &b, t, i, keep);
-        if (!rc) rc = tune_row_loss(cx, &sum, t, b, i);
+        if (!rc) rc = tune_teacher(cx, &teacher, t, i);
+        if (!rc) rc = tune_row_loss(cx, &sum, t, b, &teacher);
         osh_batch_free(cx, b);
         if (rc) goto done;
         n += tune_n_counted(t->data, i);
@@ -195,6 +239,25 @@ static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
     *mean = n ? sum / (double)n : 0;
 done:
     osh_free(cx, keep);
+    return rc;
+}
+
+/* Counts the codes, and those that differ from the codes before tuning. */
+static osh_status tune_count_changed(osh_ctx *cx, osh_tune_result *r, const osh_tune *t)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < t->g->n_weights; i++) {
+        const osh_tune_learner *l = &t->of[i];
+        osh_tune_codes c;
+        float *own = NULL; // own
+        if (l->role != OSH_TUNE_LINEAR) continue;
+        rc = osh_tune_here(cx, &c, &own, l);
+        for (int64_t k = 0; !rc && k < c.O * c.I; k++)
+            r->n_codes++, r->n_changed += osh_tune_code(&c, k) != l->start[k];
+        osh_free(cx, own);
+        if (rc) goto done;
+    }
+done:
     return rc;
 }
 
@@ -209,11 +272,7 @@ osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
     }
     if (step) step(cx, user, t->rule.steps);
     OSH_TRY(tune_look(cx, t, &r->after));
-    for (int i = 0; i < t->g->n_weights; i++) {
-        const osh_tune_learner *l = &t->of[i];
-        for (int64_t k = 0; l->role == OSH_TUNE_LINEAR && k < l->c.O * l->c.I; k++)
-            r->n_codes++, r->n_changed += osh_tune_code(&l->c, k) != l->start[k];
-    }
+    OSH_TRY(tune_count_changed(cx, r, t));
 done:
     return rc;
 }
@@ -222,41 +281,111 @@ done:
 
 static size_t tune_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-osh_status osh_tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants,
-                              int64_t n_tokens)
+typedef struct tune_marks { // flags of values and nodes, for the predictions of passes; all own
+    bool *none;   // [values] all false
+    bool *leaves; // [values] true only for the hidden values
+    bool *all;    // [values] all true
+    bool *run;    // [nodes] all true
+} tune_marks;
+
+static osh_status tune_marks_init(osh_ctx *cx, tune_marks *m, const osh_graph *g)
 {
     osh_status rc = OSH_OK;
-    // All four arrays are own.
-    // run [nodes]: true for all nodes.
-    // none [values]: all elements are false.
-    // leaves [values]: true only for the hidden values.
-    // all [values]: all elements are true.
-    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
+    OSH_NEW(cx, m->none, g->n_values);
+    OSH_NEW(cx, m->leaves, g->n_values);
+    OSH_NEW(cx, m->all, g->n_values);
+    OSH_NEW(cx, m->run, g->n_nodes);
+    memset(m->all, true, (size_t)g->n_values);
+    memset(m->run, true, (size_t)g->n_nodes);
+    m->leaves[g->hidden] = true;
+done:
+    return rc;
+}
+
+static void tune_marks_deinit(osh_ctx *cx, tune_marks *m)
+{
+    osh_free(cx, m->run);
+    osh_free(cx, m->all);
+    osh_free(cx, m->leaves);
+    osh_free(cx, m->none);
+}
+
+/* Returns an upper bound of the host bytes of a row that is run on a device: lists of the batch and
+ * of the passes, tensors without their data, and rows of tables. */
+static size_t tune_row_lists(const osh_graph *g, int64_t n_tokens)
+{
+    size_t picked = 0;
+    for (int i = 0; i < g->head; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!osh_is_picked(g, n, 0)) continue;
+        size_t one = osh_picked_bytes(&g->weights[n->w[0]], n_tokens * osh_picked_each(g, n), true);
+        picked = tune_larger(picked, one);
+    }
+    return picked + osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, n_tokens + 1) +
+           2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
+           2 * (size_t)g->head * osh_mem_gross(sizeof(osh_tensor)) +
+           2 * osh_mem_gross((size_t)(n_tokens + 1) * sizeof(osh_tile)) +
+           shaped_bytes(tune_parts_shape(n_tokens)) + osh_kl_sum_lists(n_tokens);
+}
+
+/* Sets m->row and m->device_row for a row that is run on a device. */
+static osh_status tune_row_bytes_there(osh_ctx *cx, osh_tune_memory *m, const osh_back *k,
+                                       const tune_marks *marks, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = k->g;
     const osh_op *kl = &osh_op_kl;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    osh_tensor head = {0};
+    osh_vocab_attr attr = {{g->logits, g->logits}, {NULL, NULL}};
+    size_t back = 0, forth = 0, values = 0;
+    if (osh_graph_head_bias(g)) attr.bias[0] = attr.bias[1] = &head;
+    OSH_TRY(osh_back_peak_on_device(cx, &back, k, marks->leaves, n_tokens));
+    OSH_TRY(osh_exec_peak_on_device(cx, &forth, &values,
+                                    &(osh_exec_span){g, 0, g->head, marks->run, marks->all},
+                                    &(osh_exec_brought){.in = marks->none}, n_tokens));
+    for (int i = 0; i < g->head; i++)
+        if (osh_is_picked(g, &g->nodes[i], 0))
+            values += osh_picked_arena_bytes(&g->weights[g->nodes[i].w[0]], n_tokens);
+    size_t score = osh_kl_sum_arena_bytes(n_tokens) +
+                   kl->arena_bytes(&attr, width, g->n_vocab, n_tokens, g->dtype),
+           grad = shaped_arena_bytes(tune_grad_shape(g, n_tokens)) +
+                  shaped_arena_bytes(tune_parts_shape(n_tokens)) +
+                  kl->grad.arena_bytes(&attr, width, g->n_vocab, n_tokens, g->dtype);
+    m->device_row = tune_larger(tune_larger(back, forth), values + tune_larger(score, grad));
+    m->row = tune_row_lists(g, n_tokens);
+done:
+    return rc;
+}
+
+osh_status osh_tune_row_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_tune_model *of,
+                              const bool *wants, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = of->g;
+    const osh_op *kl = &osh_op_kl;
+    tune_marks marks = {0}; // own
+    int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t back = 0, forth = 0, values = 0, made = shaped_bytes(tune_grad_shape(g, n_tokens));
-    OSH_NEW(cx, none, g->n_values);
-    OSH_NEW(cx, leaves, g->n_values);
-    OSH_NEW(cx, all, g->n_values);
-    OSH_NEW(cx, run, g->n_nodes);
-    memset(all, true, (size_t)g->n_values);
-    memset(run, true, (size_t)g->n_nodes);
-    leaves[g->hidden] = true;
-    osh_back k = {.g = g, .n = g->head, .weights = wants, .in = none};
-    OSH_TRY(osh_back_peak(cx, &back, &k, leaves, n_tokens, osh_threads(cx)));
+    OSH_TRY(tune_marks_init(cx, &marks, g));
+    osh_back k = {.g = g, .n = g->head, .weights = wants, .in = marks.none,
+                  .on_device = of->on_device};
+    if (of->on_device) {
+        OSH_TRY(tune_row_bytes_there(cx, m, &k, &marks, n_tokens));
+        goto done;
+    }
+    OSH_TRY(osh_back_peak(cx, &back, &k, marks.leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    OSH_TRY(osh_exec_peak(cx, &forth, &values, &(osh_exec_span){g, 0, g->head, run, all},
-                          &(osh_exec_brought){.in = none}, &whole));
+    OSH_TRY(osh_exec_peak(cx, &forth, &values,
+                          &(osh_exec_span){g, 0, g->head, marks.run, marks.all},
+                          &(osh_exec_brought){.in = marks.none}, &whole));
     forth += osh_batch_lists(g, n_tokens), values += osh_batch_lists(g, n_tokens);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     made += shaped_bytes(tune_parts_shape(n_tokens)) + osh_kl_sum_lists(n_tokens);
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) +
                   8 * osh_mem_gross(0);
-    *peak = tune_larger(tune_larger(back, forth), values + made + tune_larger(score, grad));
+    m->row = tune_larger(tune_larger(back, forth), values + made + tune_larger(score, grad));
 done:
-    osh_free(cx, run);
-    osh_free(cx, all);
-    osh_free(cx, leaves);
-    osh_free(cx, none);
+    tune_marks_deinit(cx, &marks);
     return rc;
 }

@@ -95,9 +95,11 @@ const osh_op osh_op_kl = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
     .tol = 1e-9, // the tolerance is large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
-    .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
+    .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu,
+                 [OSH_CUDA] = OSH_CUDA_GRAD(osh_kl_grad_cuda)},
     .grad.scratch = osh_kl_grad_scratch,
-    .arena_bytes = OSH_CUDA_FN(osh_kl_cuda_scratch),
+    .grad.arena_bytes = osh_kl_grad_cuda_scratch,
+    .arena_bytes = osh_kl_cuda_scratch,
 };
 
 static osh_tensor kl_list(int64_t N)
@@ -111,20 +113,32 @@ size_t osh_kl_sum_lists(int64_t N)
     return 2 * osh_tensor_gross(osh_tensor_bytes(&list));
 }
 
+size_t osh_kl_sum_arena_bytes(int64_t N)
+{
+    osh_tensor list = kl_list(N);
+    return 2 * osh_arena_gross(osh_tensor_bytes(&list));
+}
+
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
                       const uint8_t *counted)
 {
     osh_status rc = OSH_OK;
     osh_op_args with = *a;
-    osh_tensor *kl = NULL, *same = NULL; // own
+    osh_where where = {a->in[0]->device, OSH_LIFE_SHORT};
+    osh_tensor *kl = NULL, *same = NULL, *here = NULL; // own
     osh_tensor list = kl_list(osh_rows(a->in[0]));
-    OSH_TRY(osh_tensor_new(cx, &kl, list.dtype, list.ndim, list.shape));
-    OSH_TRY(osh_tensor_new(cx, &same, list.dtype, list.ndim, list.shape));
+    OSH_TRY(osh_tensor_new_on(cx, &kl, where, list.dtype, list.ndim, list.shape));
+    OSH_TRY(osh_tensor_new_on(cx, &same, where, list.dtype, list.ndim, list.shape));
     with.out[0] = kl, with.out[1] = same;
     OSH_TRY(osh_op_run(cx, &osh_op_kl, &with));
+    if (where.d) {
+        OSH_TRY(osh_tensor_new(cx, &here, list.dtype, list.ndim, list.shape));
+        OSH_TRY(osh_tensor_copy(cx, here, kl));
+    }
     for (int64_t i = 0; i < n; i++)
-        if (!counted || counted[i]) *sum += ((const float *)kl->data)[i];
+        if (!counted || counted[i]) *sum += ((const float *)(here ? here : kl)->data)[i];
 done:
+    osh_tensor_free(cx, here);
     osh_tensor_free(cx, same);
     osh_tensor_free(cx, kl);
     return rc;

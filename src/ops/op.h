@@ -272,13 +272,16 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
  * values are finite. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Runs the op kl on a->in, and adds the divergences of the first n rows to *sum. counted [n]: if
- * not NULL, only rows with counted[row] != 0 are added. Ignores a->out. */
+/* Runs the op kl on a->in, which may be on a device. Adds the divergences of the first n rows to
+ * *sum. counted [n]: if not NULL, only rows with counted[row] != 0 are added. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
                       const uint8_t *counted);
 /* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
  * overhead. The scratch of the op is not included. */
 size_t osh_kl_sum_lists(int64_t N);
+/* Returns the number of bytes that osh_kl_sum allocates in the arena of a device for N rows. The
+ * scratch of the op is not included. */
+size_t osh_kl_sum_arena_bytes(int64_t N);
 
 /* ---- attributes of the model ops ---- */
 typedef struct {

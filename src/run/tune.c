@@ -89,7 +89,7 @@ static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh
     double nmse = 0;
     void *data[OSH_FORMAT_MAX_TENSORS];
     OSH_TRY(tune_stored_read(cx, &s, r, linear));
-    osh_tune_codes_of(t, l->weight, s.codes, &s.params);
+    OSH_TRY(osh_tune_codes_of(cx, t, l->weight, s.codes, &s.params));
     for (int k = 0; k < l->out.n; k++) data[k] = s.raw[k]->data;
     OSH_TRY(l->format->pack(cx, data, &weight, s.codes, &s.params, NULL));
     for (int k = 0; k < l->out.n; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->out.first + k, data[k]));
@@ -100,17 +100,27 @@ done:
     return rc;
 }
 
+static osh_status tune_write_norm(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t, int weight,
+                                  int64_t out)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *x = NULL; // own
+    OSH_TRY(osh_tune_norm_of(cx, &x, t, weight));
+    if (x) OSH_TRY(osh_tuned_tensor(cx, to, out, x->data));
+done:
+    osh_tensor_free(cx, x);
+    return rc;
+}
+
 static osh_status tune_write_norms(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
                                    const osh_budget *p)
 {
     osh_status rc = OSH_OK;
+    const osh_graph *g = p->schedule->tune_graph;
     for (int64_t i = 0; i < p->manifest->n_out; i++)
-        for (int w = 0;
-             p->manifest->out_info[i].source >= 0 && w < p->schedule->tune_graph->n_weights; w++) {
-            const osh_tensor *x = osh_tune_norm_of(t, w);
-            if (x && p->schedule->tune_graph->weights[w].tensor == p->manifest->out_info[i].source)
-                OSH_TRY(osh_tuned_tensor(cx, to, i, x->data));
-        }
+        for (int w = 0; p->manifest->out_info[i].source >= 0 && w < g->n_weights; w++)
+            if (g->weights[w].tensor == p->manifest->out_info[i].source)
+                OSH_TRY(tune_write_norm(cx, to, t, w, i));
 done:
     return rc;
 }
@@ -149,8 +159,9 @@ static osh_status tune_learn(osh_ctx *cx, osh_run *r)
     const osh_budget *p = r->budget;
     osh_tune *t = NULL; // own
     osh_tune_result of = {0};
-    OSH_TRY(
-        osh_tune_new(cx, &t, p->schedule->tune_graph, p->in->ck, &p->in->data, &p->schedule->tune));
+    osh_tune_model model = {p->schedule->tune_graph, p->in->ck, &p->in->data,
+                            p->in->device != NULL, p->in->device};
+    OSH_TRY(osh_tune_new(cx, &t, &model, &p->schedule->tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
     if (rc == OSH_E_NUMERIC) { // a step has diverged, so the output is not changed

@@ -24,25 +24,28 @@
 #include "base/isa.h"
 #include "math/vec.h"
 #include "ops/kernel.h"
+#include "solver/cuda/solver.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { CHUNK = 1 << 16 }; // number of elements that a thread processes at a time
 
-typedef struct adam {
-    float mean_part, square_part; // 1 - 0.9^n and 1 - 0.95^n, for step number n
-} adam;
-
-static adam tune_adam_at(const osh_tune_step *s)
+static osh_tune_adam tune_adam_at(const osh_tune_step *s)
 {
     double n = (double)s->n;
-    return (adam){(float)(1 - osh_math_pow(0.9, n)), (float)(1 - osh_math_pow(0.95, n))};
+    return (osh_tune_adam){s->code_rate, s->rate, (float)(1 - osh_math_pow(0.9, n)),
+                           (float)(1 - osh_math_pow(0.95, n))};
+}
+
+static osh_status tune_there_missing(osh_ctx *cx)
+{
+    return osh_fail(cx, OSH_E_INTERNAL, "this program has no kernels for tuning");
 }
 
 /* Updates Adam's moving averages with the gradient g. Returns the change of the optimized number
  * for a learning rate of 1. */
-static float tune_adam_move(const adam *a, float *mean, float *square, float g)
+static float tune_adam_move(const osh_tune_adam *a, float *mean, float *square, float g)
 {
     *mean = 0.9f * *mean + 0.1f * g;
     *square = 0.95f * *square + 0.05f * g * g;
@@ -64,7 +67,7 @@ float osh_tune_scale(const osh_tune_codes *c, int64_t at)
 typedef struct codes_job {
     const osh_tune_codes *c;
     const osh_tune_step *step; // parameters of the step; NULL: no step is done
-    adam adam;
+    osh_tune_adam adam;
     float *room; // own: scratch, [threads, I]
 } codes_job;
 
@@ -127,7 +130,7 @@ OSH_VEC_FN void eight_move(eight *e, osh_v8f *sum)
 
 /* Does a step of Adam on the codes of a group. Returns the sum of g (q - z) over these codes. */
 OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const group *p, const osh_tune_step *step,
-                                 const adam *by)
+                                 const osh_tune_adam *by)
 {
     eight e = {.scale = p->s,
                .zero = p->z,
@@ -158,7 +161,7 @@ OSH_VEC_FN float group_move_body(const osh_tune_codes *c, const group *p, const 
     return v8_sum(&sum);
 }
 OSH_AVX2 static float group_move_avx2(const osh_tune_codes *c, const group *p,
-                                      const osh_tune_step *step, const adam *by)
+                                      const osh_tune_step *step, const osh_tune_adam *by)
 {
     return group_move_body(c, p, step, by);
 }
@@ -215,8 +218,11 @@ static osh_status tune_codes_row(osh_ctx *cx, void *user, int64_t row, int worke
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step)
 {
     osh_status rc = OSH_OK;
+    osh_status (*there)(osh_ctx *, const osh_tune_codes *, const osh_tune_adam *) =
+        OSH_CUDA_FN(osh_tune_codes_cuda);
     codes_job j = {.c = c, .step = step};
     if (step) j.adam = tune_adam_at(step);
+    if (c->w->device) return there ? there(cx, c, step ? &j.adam : NULL) : tune_there_missing(cx);
     OSH_NEW(cx, j.room, osh_threads(cx) * c->I);
     OSH_TRY(osh_parallel_for(cx, c->O, tune_codes_row, &j));
 done:
@@ -228,8 +234,11 @@ osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tun
 {
     osh_status rc = OSH_OK;
     float *to = NULL; // own
-    adam a = {0};
+    osh_status (*there)(osh_ctx *, const osh_tune_norm *, const osh_tune_adam *) =
+        OSH_CUDA_FN(osh_tune_norm_cuda);
+    osh_tune_adam a = {0};
     if (step) a = tune_adam_at(step);
+    if (n->w->device) return there ? there(cx, n, step ? &a : NULL) : tune_there_missing(cx);
     OSH_NEW(cx, to, n->n);
     for (int64_t i = 0; i < n->n; i++) {
         float w = n->w0[i] + n->offset;
@@ -262,5 +271,6 @@ static osh_status tune_add_chunk(osh_ctx *cx, void *user, int64_t chunk, int wor
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x)
 {
     add_job j = {sum, x->data, osh_tensor_numel(x)};
+    if (x->device) return osh_ada_there_add(cx, x->device, sum, j.x, j.n);
     return osh_parallel_for(cx, osh_div_up(j.n, CHUNK), tune_add_chunk, &j);
 }

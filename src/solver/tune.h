@@ -4,6 +4,9 @@
 #define OSH_OPS_TUNE_H
 #include "tensor/tensor.h"
 
+/* If the tensor w of a weight is on a device, all arrays of osh_tune_codes and osh_tune_norm are in
+ * the memory of this device, and the steps run there. */
+
 typedef struct osh_tune_rule {
     /* steps: number of steps of Adam; 0: nothing is tuned.
      * rows: number of samples in a step. */
@@ -53,14 +56,21 @@ typedef struct osh_tune_norm { // the weight of one norm layer, n numbers
     osh_tensor *w;
 } osh_tune_norm;
 
+/* The learning rates of a step, and two divisors of Adam's averages. */
+typedef struct osh_tune_adam {
+    float code_rate, rate;
+    float mean_part, square_part; // 1 - 0.9^n and 1 - 0.95^n, for step number n
+} osh_tune_adam;
+
 /* The next two functions do one step of Adam and write the new weight to the member w. If `step` is
  * NULL, they do no step and only write the weight. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
 /* osh_tune_code returns the code of element `at` of v. osh_tune_scale returns the scale with index
- * `at`, rounded to the dtype in which scales are stored. */
+ * `at`, rounded to the dtype in which scales are stored. Both read arrays in host memory. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* Adds x to `sum`, element by element. sum and x are F32 and have the same number of elements. */
+/* Adds x to `sum`, element by element. sum and x are F32 and have the same number of elements. If x
+ * is on a device, `sum` is in the memory of this device. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

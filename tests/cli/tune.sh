@@ -106,4 +106,3 @@ refused 'scheme: FP8_DYNAMIC, tune: 4' 'it does not support quantized activation
 refused 'scheme: W4A16, tune: fast' "tune 'fast': want a number of steps, or a map"
 refused 'scheme: W4A16, tune: {step: 4}' "tune does not support this value or key 'step'"
 refused 'scheme: W4A16, tune: {steps: 4, rate: 3}' 'rate'
-refused 'scheme: W4A16, tune: 4' 'it runs only on the CPU' --device-model h100

@@ -118,6 +118,7 @@ osh_status osh_delta_rule_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_ssm_scan_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 /* Computes the gradients of linear. The stored weight is first rounded to the dtype `compute`. */
 osh_status osh_cuda_linear_back(osh_ctx *cx, const osh_grad_args *a, osh_dtype compute);
+osh_status osh_kl_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 /* Functions for osh_op.arena_bytes. Each returns an upper bound of the bytes that one call of the
  * op allocates in the arena: the sum of osh_arena_gross over all blocks. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -157,6 +158,8 @@ size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, i
                                     int64_t n_tokens, osh_dtype dt);
 size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                        int64_t n_tokens, osh_dtype dt);
+size_t osh_kl_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                int64_t n_tokens, osh_dtype dt);
 size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
                                         int64_t out_width, int64_t n_tokens, osh_dtype dt);
 size_t osh_moe_router_grad_cuda_scratch(const void *attr, const int64_t *in_width,

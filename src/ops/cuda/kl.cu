@@ -17,6 +17,7 @@ typedef struct kl_state { // state of one row (one token) after some blocks of t
     osh_vocab_sum x, r;
     double diff;
 } kl_state;
+static_assert(sizeof(kl_state) == OSH_KL_STATE, "the plan counts the states");
 
 /* Returns the index of the first element of row [cols] that equals max. If no element equals max,
  * all elements are NaN, and the function returns 0. */
@@ -93,11 +94,6 @@ done:
     return rc;
 }
 
-static size_t kl_state_bytes(int64_t n_tokens)
-{
-    return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * sizeof(kl_state);
-}
-
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -106,8 +102,8 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
                 {NULL, NULL, NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
-    j.state = static_cast<kl_state *>(osh_device_alloc(cx, d, kl_state_bytes(osh_rows(a->in[0])),
-                                                       OSH_LIFE_SHORT));
+    j.state = static_cast<kl_state *>(
+        osh_device_alloc(cx, d, osh_kl_state_bytes(osh_rows(a->in[0])), OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_vocab_open(cx, &j.x, a, 0));
     OSH_TRY(osh_vocab_open(cx, &j.r, a, 1));
@@ -117,13 +113,4 @@ done:
     osh_vocab_close(&j.x);
     osh_device_free(d, j.state);
     return rc;
-}
-
-size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                           int64_t n_tokens, osh_dtype dt)
-{
-    (void)out_width, (void)dt;
-    return osh_vocab_bytes(attr, 0, in_width[0], n_tokens) +
-           osh_vocab_bytes(attr, 1, in_width[2], n_tokens) +
-           osh_arena_gross(kl_state_bytes(n_tokens));
 }

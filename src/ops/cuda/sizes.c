@@ -216,6 +216,52 @@ size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width
            2 * osh_arena_gross(osh_attention_back_bytes(at, n_tokens)) + osh_arena_gross(sinks);
 }
 
+size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens)
+{
+    const osh_vocab_attr *at = attr;
+    size_t block = osh_arena_gross(
+        (size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS) * sizeof(float));
+    return block + (at && at->bias[side] ? block : 0) +
+           osh_arena_gross((size_t)(OSH_VOCAB_COLS * D) * sizeof(float));
+}
+
+size_t osh_kl_state_bytes(int64_t n_tokens)
+{
+    return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_KL_STATE;
+}
+
+size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, osh_dtype dt)
+{
+    (void)out_width, (void)dt;
+    return osh_vocab_bytes(attr, 0, in_width[0], n_tokens) +
+           osh_vocab_bytes(attr, 1, in_width[2], n_tokens) +
+           osh_arena_gross(osh_kl_state_bytes(n_tokens));
+}
+
+size_t osh_kl_back_offsets(size_t at[OSH_KL_BACK_N_PARTS], int64_t n_tokens, int64_t D)
+{
+    size_t block = (size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS), sum = 0;
+    const size_t bytes[OSH_KL_BACK_N_PARTS] = {
+        [OSH_KL_BACK_STATE] = (size_t)n_tokens * OSH_KL_BACK_ROW,
+        [OSH_KL_BACK_X] = block * sizeof(float),
+        [OSH_KL_BACK_R] = block * sizeof(float),
+        [OSH_KL_BACK_SLOPE] = block * sizeof(uint16_t),
+        [OSH_KL_BACK_BIAS] = 2 * OSH_VOCAB_COLS * sizeof(float),
+        [OSH_KL_BACK_W] = (size_t)(OSH_VOCAB_COLS * D) * sizeof(float)};
+    for (int i = 0; i < OSH_KL_BACK_N_PARTS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
+    return sum;
+}
+
+size_t osh_kl_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                int64_t n_tokens, osh_dtype dt)
+{
+    size_t at[OSH_KL_BACK_N_PARTS];
+    (void)attr, (void)out_width, (void)dt;
+    return osh_arena_gross(osh_kl_back_offsets(
+        at, n_tokens, in_width[0] > in_width[2] ? in_width[0] : in_width[2]));
+}
+
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads)
 {
     return n_tokens < OSH_SCAN_BLOCKS ? osh_min64(n_tokens * heads, OSH_SCAN_BLOCKS)

@@ -95,6 +95,30 @@ size_t osh_scan_back_terms_bytes(int64_t n_tokens, int64_t heads, int64_t n);
  * weights of their own. */
 size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K);
 size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D);
+/* For vocab.cu.
+ * OSH_VOCAB_ROWS: largest number of rows that are computed together.
+ * OSH_VOCAB_COLS: largest number of vocabulary entries of a block. */
+enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
+/* Returns an upper bound of the bytes in the arena for the logits of one model, with the
+ * allocator's overhead. attr: an osh_vocab_attr or NULL; only the presence of biases matters. */
+size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens);
+enum { OSH_KL_STATE = 40 }; // bytes of the state of a row in kl.cu
+/* Returns the number of bytes of the states of kl.cu. */
+size_t osh_kl_state_bytes(int64_t n_tokens);
+/* Parts of one allocation of kl_grad.cu. */
+enum {
+    OSH_KL_BACK_STATE, // states of all rows
+    OSH_KL_BACK_X,     // logits of a block, in F32
+    OSH_KL_BACK_R,     // logits of the reference model, in F32
+    OSH_KL_BACK_SLOPE, // gradients of the logits, in BF16
+    OSH_KL_BACK_BIAS,  // biases of a block for both models, in F32
+    OSH_KL_BACK_W,     // rows of a weight, in another dtype
+    OSH_KL_BACK_N_PARTS
+};
+enum { OSH_KL_BACK_ROW = 32 }; // bytes of the state of a row in kl_grad.cu
+/* Sets at[i] to the offset of part i. Returns the size of the allocation in bytes. D: the larger
+ * hidden_size of the two models. */
+size_t osh_kl_back_offsets(size_t at[OSH_KL_BACK_N_PARTS], int64_t n_tokens, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);

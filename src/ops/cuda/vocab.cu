@@ -116,12 +116,3 @@ done:
     osh_free(cx, t);
     return rc;
 }
-
-size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens)
-{
-    const osh_vocab_attr *at = static_cast<const osh_vocab_attr *>(attr);
-    size_t block = osh_arena_gross(
-        (size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS) * sizeof(float));
-    return block + (at && at->bias[side] ? block : 0) +
-           osh_arena_gross((size_t)(OSH_VOCAB_COLS * D) * sizeof(float));
-}

@@ -13,10 +13,7 @@
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
-
-/* OSH_VOCAB_ROWS: largest number of rows that are computed together. OSH_VOCAB_COLS: largest number
- * of vocabulary entries of a block. */
-enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
+#include "ops/cuda/sizes.h"
 
 typedef struct osh_vocab_side { // the logits of one model
     const osh_tensor *x, *w;
@@ -39,9 +36,6 @@ typedef struct osh_vocab_block {
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_op_args *a, int side);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-/* Returns an upper bound of the bytes in the arena for the logits of one model, with the
- * allocator's overhead. attr: an osh_vocab_attr or NULL; only the presence of biases matters. */
-size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);

@@ -7,6 +7,7 @@ extern "C" {
 #include "gpu/gpu.h"
 #include "solver/ada_there.h"
 #include "solver/columns.h"
+#include "solver/tune.h"
 
 /* The arguments and the results are those of the functions in osh_gptq_column. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
@@ -24,6 +25,10 @@ osh_status osh_ada_run_cuda(osh_ctx *cx, osh_device *d, const osh_ada_there *a);
 osh_status osh_ada_adam_cuda(osh_ctx *cx, osh_device *d, const osh_ada_there *a);
 osh_status osh_ada_add_cuda(osh_ctx *cx, osh_device *d, float *sum, const float *x, int64_t n);
 osh_status osh_ada_compare_cuda(osh_ctx *cx, const osh_ada_compared *c);
+/* These functions do the work of osh_tune_codes_step and osh_tune_norm_step. a: NULL if no step is
+ * done. */
+osh_status osh_tune_codes_cuda(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_adam *a);
+osh_status osh_tune_norm_cuda(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_adam *a);
 
 #ifdef __cplusplus
 }
