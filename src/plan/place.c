@@ -11,7 +11,6 @@
 #include "plan/rank_gpu.h"
 #include "quant/observer.h"
 #include "schedule/looks.h"
-#include "schedule/tuning.h"
 
 /* Handles a job that needs the feature `what`, which is not possible on a GPU. Fails if the user
  * asked for a GPU. Otherwise returns OSH_OK, so that the job runs on the host. */
@@ -47,12 +46,6 @@ static void find_host_only(const char **what, const osh_plan *p, char *room, siz
         snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name,
                  g->nodes[node].op->name);
         return;
-    }
-    if (calibrates) rc = osh_tuning_on_gpu(cx, &p->schedule);
-    if (rc == OSH_E_UNSUPPORTED) {
-        snprintf(room, size, "tuning (%s)", osh_error_text(cx));
-        osh_error_clear(cx);
-        return OSH_OK;
     }
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];

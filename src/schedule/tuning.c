@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-
 /* Largest number of floating-point operations that `quality best` spends on tuning. A CPU needs
  * some minutes for them. */
 #define MOST_WORK 2e13
@@ -69,36 +68,19 @@ static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
     return NULL;
 }
 
-/* Checks that each op of the tuned graph g has the gradients that tuning needs. */
-static osh_status tuning_check_ops(osh_ctx *cx, const osh_schedule *p, const osh_graph *g,
-                                   bool on_device)
-{
-    osh_status rc = OSH_OK;
-    bool *linear = NULL; // own
-    OSH_NEW(cx, linear, g->n_weights);
-    for (int i = 0; i < p->match->n_linears; i++)
-        if (p->match->linears[i].weight >= 0) linear[p->match->linears[i].weight] = true;
-    OSH_TRY(osh_tune_check(cx, g, linear, on_device));
-done:
-    osh_free(cx, linear);
-    return rc;
-}
-
+/* Sets p->tune_graph. Checks that each op of this graph has the gradients that tuning needs. */
 static osh_status tuning_check_model(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
+    bool *linear = NULL; // own
     OSH_TRY(osh_graph_new(cx, &p->tune_graph, p->in->ck, p->in->opt->models_dir));
-    OSH_TRY(tuning_check_ops(cx, p, p->tune_graph, p->in->on_device));
+    OSH_NEW(cx, linear, p->tune_graph->n_weights);
+    for (int i = 0; i < p->match->n_linears; i++)
+        if (p->match->linears[i].weight >= 0) linear[p->match->linears[i].weight] = true;
+    OSH_TRY(osh_tune_check(cx, p->tune_graph, linear, p->in->on_device));
 done:
+    osh_free(cx, linear);
     return rc;
-}
-
-osh_status osh_tuning_on_gpu(osh_ctx *cx, const osh_schedule *p)
-{
-    const osh_tune_rule *rule = NULL;
-    for (int i = 0; i < p->match->n_linears && !rule; i++) rule = tuning_rule(p, i);
-    if (!rule || rule->may || !p->in->graph || p->in->graph->headless) return OSH_OK;
-    return tuning_check_ops(cx, p, p->in->graph, true);
 }
 
 /* For `quality best`: limits the number of tuning steps to MOST_PASSES passes over the samples.

@@ -10,9 +10,6 @@
  * if `quality best` decides against tuning. Fails if the recipe asks for tuning by name, but tuning
  * is impossible. Must be called after the data is loaded. */
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p);
-/* Checks that a GPU can tune the model, if the recipe asks for tuning by name. Fails with
- * OSH_E_UNSUPPORTED and the name of a module whose op has no gradient on a GPU. */
-osh_status osh_tuning_on_gpu(osh_ctx *cx, const osh_schedule *p);
 /* Returns the number of floating-point operations that tuning takes. */
 double osh_tuning_flops(const osh_schedule *p);
 /* True if the recipe asks for tuning, even if tuning is impossible. */
