@@ -13,8 +13,8 @@
 #include "base/buf.h"
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-/* Upper bound for the bytes of a header without the descriptions of tensors. These are the length,
- * the metadata and the padding. */
+/* Upper bound for the bytes of the length, the metadata and the padding of a header. The header
+ * also contains the descriptions of tensors, which are not counted here. */
 enum { HEADER_BYTES = 8 + 64 };
 
 /* Returns the position of a dtype in the order in which the safetensors library sorts tensors. This

@@ -126,7 +126,7 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
         osh_q_row_error(kept, (char *)w->data + at, (char *)w->data + at, l->dtype, l->I);
         err += sum[0], all += sum[1], square += kept[1];
     }
-    // ConstantPruningModifier also sets weights up to 1e-8 to 0
+    // ConstantPruningModifier also replaces small weights (up to 1e-8) by 0
     if (!(square > 0) && all > 1e-16 * (double)(l->O * l->I))
         OSH_TRY(osh_verify_lost(cx, &lost, v, l));
     double nmse = all > 0 ? err / all : 0;

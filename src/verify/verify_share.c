@@ -16,7 +16,7 @@ bool osh_verify_next(osh_verify *v, int64_t bytes)
     int owner = 0;
     for (int k = 1; k < osh_ranks_n(v->opt->ranks); k++)
         if (v->load[k] < v->load[owner]) owner = k;
-    v->load[owner] += (double)bytes + 1; // + 1, so that checks of 0 bytes are divided, too
+    v->load[owner] += (double)bytes + 1; // + 1, because a check of 0 bytes takes time, too
     v->item++, v->here = owner == osh_ranks_me(v->opt->ranks);
     return v->here;
 }

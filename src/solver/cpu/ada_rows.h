@@ -101,7 +101,7 @@ void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row
 /* Replaces the scales of n rows by signed scales. Does nothing if rule.signed_scales is false or if
  * there are zero points. */
 void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
-/* True if AutoRound learns scales. They begin with the scales of rounding to nearest. */
+/* True if AutoRound learns scales. The initial scales are those of rounding to nearest. */
 static inline bool osh_ada_moves_scales(const osh_ada_args *a)
 {
     return a->rule.scale_rate > 0 || a->rule.signed_scales;
