@@ -27,7 +27,7 @@ gptq --model "$model" --adapter lora --output d --threads 1 --batch-size 2
 same c d
 "$ONESHOT" verify d --model "$model" --adapter lora >log || fail "verify fails"
 ! "$ONESHOT" verify d --model "$model" >log 2>&1 || fail "verify without the adapter"
-grep -q "$layer.mlp.down_proj.weight: of the source has checksum" log || fail "verify without the adapter"
+grep -q "$layer.mlp.down_proj.weight: the tensor of the source has checksum" log || fail "verify without the adapter"
 for m in "merged" "$model --adapter lora"; do
     # shellcheck disable=SC2086
     "$ONESHOT" eval --model $m --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >"eval.${#m}" || fail "eval of $m fails"

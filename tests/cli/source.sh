@@ -134,4 +134,4 @@ rm -rf out && one rtn out >/dev/null
 sum=$(sed -n "s/.*\"source\": \"$q0\".*\"source_xxh3\": \"\([0-9a-f]*\)\".*/\1/p" out/oneshot-manifest.json | head -1)
 [ ${#sum} = 16 ] || { echo "no checksum of $q0 in the manifest"; exit 1; }
 sed -i "s/\"source_xxh3\": \"$sum\"/\"source_xxh3\": \"0123456789abcdef\"/" out/oneshot-manifest.json
-fails 1 "$q0: of the source has checksum $sum, wanted 0123456789abcdef" "another source in the manifest" "$ONESHOT" verify out --model m
+fails 1 "$q0: the tensor of the source has checksum $sum, wanted 0123456789abcdef" "another source in the manifest" "$ONESHOT" verify out --model m
