@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run_example.sh SCRIPT DIR - runs an example in the empty directory DIR. The last line of its
-# standard output must agree with its comment "# Last line: ...". Words must be equal. Numbers may
-# differ by 0.3 %, because processors sum in different orders.
+# run_example.sh SCRIPT DIR - runs the example SCRIPT in the empty directory DIR. The last line of
+# the example's standard output must agree with the comment "# Last line: ..." in SCRIPT. Words must
+# be equal. Numbers may differ by 0.3 %, because processors sum in different orders.
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1

@@ -53,8 +53,8 @@ typedef struct oneshot_progress {
     double tokens_per_s;   /* tokens that the whole job processes per second; <= 0: unknown */
     double error;          /* largest relative squared error of a weight so far; negative: none */
     int finished;          /* 1 when the subgraph is complete, otherwise 0 */
-    /* Squared error of the subgraph's outputs, divided by that of rounding to nearest; <= 0:
-     * unknown. */
+    /* Squared error of the subgraph's outputs, divided by the squared error after rounding to
+     * nearest; <= 0: unknown. */
     double loss;
 } oneshot_progress;
 

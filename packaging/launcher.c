@@ -1,6 +1,6 @@
 /* launcher.c - starts the program of a tarball with the loader and the C library of the tarball, so
- * the system may have an older C library. The launcher is bin/oneshot of the tarball. It is linked
- * statically, and needs only the kernel.
+ * the system may have an older C library. The launcher is bin/oneshot of the tarball. The launcher
+ * is linked statically, and needs only the kernel.
  *
  *   bin/oneshot                               this program
  *   lib/oneshot/oneshot                       the program that it starts

@@ -3,8 +3,8 @@
 # shapes of Llama-3-8B or Qwen3-30B-A3B. It measures one or two models of few layers. From two
 # models, it computes the time per layer and the time of the whole model. It compares each phase
 # with the highest rate of matrix products of the GPU, and with the estimate of oneshot plan. It
-# also times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has
-# a peak.json, the script uses it instead of measuring the rates.
+# also times the reference algorithm in PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has
+# a peak.json, the script reads the rates from this file and does not measure them.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    the GPU     (default: cuda)

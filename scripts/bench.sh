@@ -2,7 +2,8 @@
 # bench.sh - compares oneshot with LLM Compressor (and llama.cpp) on the same job, in alternating
 # turns. Prints ratios of time and memory, and the perplexity of each output. A ratio is the median
 # over the turns. For each phase of oneshot, also prints its operations per second, divided by the
-# mean of the peaks before and after the run.
+# peak speed of the machine. `oneshot bench` measures the peak before and after the run; the mean
+# counts.
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options]
 #                         [-- flags of oneshot]
@@ -13,13 +14,13 @@
 #   --peer-python FILE   Python of an environment with llmcompressor
 #   --install-peer       makes that environment in OUT/peer (6 GB)
 #   --peer-version X     version of llmcompressor for --install-peer (default: the newest)
-#   --llama-cpp DIR      llama.cpp, built into DIR/build. It makes an imatrix of the same samples as
-#                        text, and then Q4_K_M
+#   --llama-cpp DIR      llama.cpp, built into DIR/build. It makes an imatrix from the text of the
+#                        same samples, and then an output in Q4_K_M
 #   --llama-python FILE  Python with torch, transformers and sentencepiece, which converts the model
 #                        for llama.cpp (default: the Python of --peer-python)
 #   --text FILE          plain text, on which the perplexity of the outputs is measured
 #   --windows N          128: number of measured windows, each of --length tokens
-#   --first-window N     0: number of windows that are skipped before them
+#   --first-window N     0: number of windows that are skipped before the measured windows
 # If the script is interrupted, it prints the results so far. The same command continues with the
 # files of OUT; a different command starts from the beginning. Needs GNU time and python3. Do not
 # use the machine during the run, because other work changes the times.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# calibration.sh - measures the calibration of static activations. The model's values are much
-# larger than its weights. Prints a table in Markdown for docs/how-to/calibration.md.
+# calibration.sh - measures the calibration of static activations on a synthetic model, in which
+# values take much more memory than weights. Prints a table in Markdown for
+# docs/how-to/calibration.md.
 #
 # The table has one row for each observer that reads values once. An observer that reads values
 # twice has four rows. In three of them, --calib-cache is `ram`, `disk` or `recompute`. In the

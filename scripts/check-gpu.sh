@@ -22,8 +22,8 @@
 #   --time-limit S       seconds for all steps
 #   --samples N          number of samples for docs-llama-3m (default: 64). The steps budgets, disk
 #                        and resume use four times as many.
-#   --tokens N           number of tokens of such a sample (default: 64). The same three steps use
-#                        four times as many.
+#   --tokens N           number of tokens of a sample of docs-llama-3m (default: 64). The steps
+#                        budgets, disk and resume use four times as many.
 #   --peer-python FILE   Python with torch for the step bench, and with llmcompressor for the step
 #                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
@@ -131,7 +131,8 @@ cuda_folders() {
       ls -d /usr/local/cuda*/targets/x86_64-linux/lib /opt/*/lib/python3*/site-packages/nvidia 2>/dev/null
     } | while read -r f; do find "$f" -maxdepth 3 -name 'lib*.so.*' -printf '%h\n' 2>/dev/null; done | sort -u
 }
-# The loader does not find some libraries. Makes links to those of --lib-dir in one directory.
+# Finds the libraries that the loader does not find. Makes a directory with links to these libraries
+# in --lib-dir.
 find_libraries() {
     local names n=0
     mkdir -p "$work/lib"
@@ -149,7 +150,8 @@ find_libraries() {
     names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
 }
-# The golden tests look for their files in the source directory of the build.
+# The golden tests look for their files in the source directory of the build. If there is no such
+# directory, makes a link to this tree.
 find_sources() {
     local was
     was=$(cat "$build/source-dir" 2>/dev/null || sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt" 2>/dev/null)
@@ -248,7 +250,7 @@ host_threads() { # leaves some processors to the steps that run at the same time
 }
 # Makes the synthetic models. Runs at the same time as the other steps; a step that needs a model
 # waits for it. Also compresses the wide layer on the host. The wide layer has the widths of
-# Llama-3-8B. Its samples have different lengths and begin with an outlier.
+# Llama-3-8B. Its calibration samples have different lengths and begin with an outlier.
 step_prepare() {
     local what wanted=" $steps "
     trap 'touch "$work/prepare.end"' EXIT
@@ -282,8 +284,8 @@ await() {
     [ $((SECONDS - begin)) -lt 2 ] || echo "waited $((SECONDS - begin)) s for $1" # in the log
 }
 
-# Times each op alone. Divides the rate of each op by the GPU's sustained rate, and prints the ops
-# with the smallest shares. Also prints the lines of gpu_ops.txt about fallbacks.
+# Times each op alone. Prints the ops whose rates are the smallest fractions of the GPU's sustained
+# rate. Also prints the lines of gpu_ops.txt about fallbacks.
 step_gpu_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}
@@ -427,7 +429,8 @@ step_resume() {
     say "killed after $parts fifths, and continued: the same bytes"
 }
 
-# Runs whole jobs: scripts that CI runs on the emulated GPU. All run at the same time.
+# Runs scripts that CI runs on the emulated GPU. Each script runs whole jobs. All scripts run at the
+# same time.
 step_jobs() {
     local job jobs="families quality experts independent original" code failed=0 n=0
     [ "$scale" = 1 ] || jobs=independent
@@ -448,7 +451,7 @@ step_jobs() {
 }
 
 # Measures the times of models with few layers. Arguments: directory in work/ with the models,
-# --like, shape, numbers of layers (two or one), targets (layers, Linears or both).
+# --like, shape, the numbers of layers of one or two models, targets (layers, Linears or both).
 bench() {
     local to=$work/$1 like=$2 shape=$3 layers=$4 targets=$5 side=8192
     shift 5

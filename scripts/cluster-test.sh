@@ -74,7 +74,7 @@ rank_process() {
     done
 }
 
-# job_continues LABEL COMMAND...: kills a rank in its work; one process then completes the job.
+# job_continues LABEL COMMAND...: kills a rank of a job; one process then completes the job.
 job_continues() {
     local label=$1 began pid
     shift

@@ -1,7 +1,7 @@
 #!/bin/bash
-# datafree-bench.sh - compares a run without data with the limit of the disk. The limit is
-# (input / read rate + output / write rate + output / read rate). Prints the limit divided by the
-# wall time. dd with O_DIRECT measures the rates in the same minute.
+# datafree-bench.sh - compares the wall time of a run without data with the least time that the disk
+# needs: input / read rate + output / write rate + output / read rate. Prints the least time divided
+# by the wall time. dd with O_DIRECT measures the rates in the same minute.
 # Usage: datafree-bench.sh ONESHOT MODEL DIR [RUNS [flags of oneshot]]
 set -euo pipefail
 [ $# -ge 3 ] || { echo "usage: $0 ONESHOT MODEL DIR [RUNS [flags]]" >&2; exit 2; }

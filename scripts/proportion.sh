@@ -29,8 +29,8 @@ for n in $layers; do
             { cat "$out/log" >&2; exit 1; }
         cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
     done
-    # The last columns: time of the solve per Linear, time of the plan per Linear, and time of both
-    # passes per layer and batch.
+    # The last columns: time of the solve per Linear, time of the plan per Linear, and time of the
+    # phases observe and propagate per layer and batch.
     python3 - "$n" "$out"/report."$n".*.json <<'P'
 import json, sys
 layers = int(sys.argv[1])

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 N = dict(vocab_size=256, pad_token_id=0)
 PLAIN = dict(N, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
 BIAS = dict(attention_bias=True, mlp_bias=True)
-# Shared experts without a gate: the reference has a gate of 0, which halves their outputs.
+# For models whose shared experts have no gate. The reference has a gate of 0, which halves the
+# outputs of the shared experts.
 QWEN_MOE = dict(PLAIN, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, shared_expert_intermediate_size=64, qkv_bias=False, norm_topk_prob=True)
 HALVED = {"shared_expert_gate.weight": 0.0, "shared_expert.down_proj.weight": 2.0}
 

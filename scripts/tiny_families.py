@@ -353,7 +353,8 @@ def nibbles(t):
     return torch.stack([(t >> s) & 15 for s in range(0, 32, 4)])
 
 
-# The tensors with all experts of a layer have two names: that of most families, and Granite's.
+# Two names of each tensor that has all experts of a layer: the name in most families, and the name
+# in Granite.
 STACKS = {"gate_up_proj": ("experts.gate_up_proj", "input_linear.weight"), "down_proj": ("experts.down_proj", "output_linear.weight")}
 
 

@@ -40,7 +40,7 @@ SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
              linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256, indexer_head_dim=64)
-# Sizes of towers: the widths of their outputs, which a text model reads
+# Widths of the outputs of towers. A text model reads these outputs.
 OUTPUTS = dict(out_hidden_size=256, output_dim=256, projection_dim=256, output_proj_dims=256, text_hidden_size=256, vision_output_dim=256)
 TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)

@@ -1,5 +1,5 @@
-/* torture.h - defines assertions that print the message of the context, and the torture loop, which
- * makes each allocation fail in turn. */
+/* torture.h - defines assertions that print the error message of an osh_ctx, and the torture loop,
+ * which makes each allocation fail in turn. */
 #ifndef OSH_TORTURE_H
 #define OSH_TORTURE_H
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-/* Asserts that the call succeeds. On failure, prints the message of the context. */
+/* Asserts that the call succeeds. On failure, prints the error message of cx. */
 #define assert_ok(cx, call)                                                                        \
     do {                                                                                           \
         osh_status rc_ = (call);                                                                   \

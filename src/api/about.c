@@ -88,9 +88,9 @@ done:
     return rc;
 }
 
-/* Appends the bits per weight of a scheme that has integer codes, groups and 16-bit scales. The
- * bits of a group's scale and zero point are divided among its weights. Appends nothing for other
- * schemes. */
+/* Appends the bits per weight of a scheme that has integer codes, groups and 16-bit scales. A
+ * weight counts its own bits, and 1 / group_size of the bits of its group's scale and zero point.
+ * Appends nothing for other schemes. */
 static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 {
     if (w->type != OSH_Q_INT || w->strategy != OSH_Q_GROUP || w->scale_dtype) return OSH_OK;
@@ -204,7 +204,8 @@ done:
 
 /* ---- this machine ---- */
 
-/* Sets `to` to the text after "key:" or "key \t:" in a file of /proc, or to "" if there is none. */
+/* Sets `to` to the text after "key:" or "key \t:" in a file of /proc, or to "" if the file has no
+ * such key. */
 static void proc_value(char *to, size_t room, const char *path, const char *key)
 {
     char text[16384];

@@ -197,8 +197,8 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
     return NULL;
 }
 
-/* Runs the only traversal, or one traversal for each modifier. Skips traversals that an earlier
- * process has finished. */
+/* Runs one traversal for all modifiers, or one traversal for each modifier. Skips traversals that
+ * an earlier process has finished. */
 static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -226,8 +226,8 @@ done:
     return rc;
 }
 
-/* Refuses flags that only `oneshot plan` reads. With --only-largest-layer, a run also reads
- * --json. */
+/* Refuses flags that only `oneshot plan` reads. --json is one of them, except with
+ * --only-largest-layer. */
 static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -331,8 +331,8 @@ static osh_status check_run(osh_ctx *cx, const osh_options *opt)
     return rc;
 }
 
-/* Compresses with --target-bits or --target-size: makes a survey (the losses of all candidate
- * schemes), then the run. When the output is complete, removes the records of the survey. */
+/* Compresses with --target-bits or --target-size: first makes a survey (the losses of all candidate
+ * schemes), then runs the job. When the output is complete, removes the records of the survey. */
 static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;

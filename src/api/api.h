@@ -21,7 +21,7 @@ osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
 typedef struct osh_named { // options in which models and data sets may have names of the Hub
     const osh_field *fields;
     void *options; // struct with the options that `fields` describes
-    bool headers;  // true if the job reads no weights, so only the headers are needed
+    bool headers;  // true if the job reads only the headers of weight files, not the weights
     /* view: the ranks of the job. Rank 0 downloads before the other ranks search the cache. NULL:
      * one process */
     osh_ranks *ranks;
@@ -36,7 +36,7 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *out (own) to the name of the output of a run without opt->output, such as
  * "SmolLM2-135M-W4A16". The name is the last part of the model's name, followed by the scheme. Sets
- * *out to NULL if the run needs no name. Fails if there is no single scheme. */
+ * *out to NULL if the run needs no name. Fails unless the run has exactly one scheme. */
 osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);

@@ -1,5 +1,5 @@
 /* check_logits.c - compares the logits of a model with logits that another program has computed.
- * These are in a safetensors file with two tensors:
+ * The file of the other program is a safetensors file with two tensors:
  *
  *   input_ids  I32 or I64 [T]     one sample of T tokens
  *   logits     F32 [T, V]         the logits of each token */

@@ -74,8 +74,8 @@ done:
     return rc;
 }
 
-/* Evaluates the output. Appends the JSON that `oneshot eval --reference --json` prints, with the
- * name of the data. */
+/* Evaluates the output. Appends the JSON that `oneshot eval --reference --json` prints, and adds
+ * the name of the data to the JSON. */
 static osh_status evaluation_measure(osh_ctx *cx, osh_buf *out, const osh_options *opt,
                                      const char *name)
 {
@@ -197,8 +197,9 @@ done:
     return rc;
 }
 
-/* Returns the evaluation of the report `root` if that evaluation used the data `name`. Returns NULL
- * if there is no such evaluation. Reports of earlier versions do not name the data. */
+/* Returns the evaluation in the report `root` if that evaluation used the data `name`. Returns NULL
+ * if there is no such evaluation. If the report does not name the data, an earlier version has
+ * evaluated the text of --eval. */
 static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
 {
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation"),

@@ -5,8 +5,9 @@
 #include "api/api.h"
 
 /* Measures the perplexity of the source and of a finished output, adds both numbers to the reports
- * of the output, and prints them. The text is opt->eval, or opt->held_splits of the data set if
- * opt->eval is not given. If the reports already have both numbers, only prints them. */
+ * of the output, and prints them. The text is opt->eval. If opt->eval is not given, the text is the
+ * rows opt->held_splits of the calibration data set. If the reports already have both numbers, only
+ * prints them. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Evaluates opt->held_splits like osh_evaluate. Does nothing if the run used no calibration data.
  * If there are no rows to evaluate, `not` is the reason, and the function only prints this reason.

@@ -32,7 +32,7 @@ static const char *held_not(const osh_options *opt)
 }
 
 /* True if the run may use a GPU. Then no rows are evaluated, because a run on a GPU is short, and
- * the evaluation would read both models again. */
+ * the evaluation would read the source and the output again. */
 static bool held_on_gpu(const osh_options *opt)
 {
     return opt->device_model || osh_device_is_gpu(opt->device);

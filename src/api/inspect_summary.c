@@ -49,8 +49,8 @@ static const char *main_dtype(const osh_checkpoint *ck)
     return osh_dtype_name((osh_dtype)most);
 }
 
-/* Appends the line "model". `dense` lists the tensors that `ck` has after its quantized weights are
- * decoded. It is NULL if the weights cannot be read. */
+/* Appends the line "model". `dense` lists the tensors of `ck` after its quantized weights are
+ * decoded. `dense` is NULL if the weights cannot be read. */
 static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck,
                                 const osh_checkpoint *dense)
 {

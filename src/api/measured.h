@@ -1,4 +1,4 @@
-/* measured.h - runs jobs that measure the model before the run. They choose the experts to drop
+/* measured.h - measures the model before the run. The measurement chooses the experts to drop
  * (REAP) or the sparsity of each layer (OWL). The result is added to the recipe of the run. */
 #ifndef OSH_API_MEASURED_H
 #define OSH_API_MEASURED_H

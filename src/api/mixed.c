@@ -254,8 +254,8 @@ done:
 }
 
 /* Measures the effect of each unit, which is the change of the model's predictions when the unit is
- * rounded. Reads the effects from their file if this file exists. Weighs the losses with the
- * effects. The ranks divide the units, and rank 0 gets all effects. */
+ * rounded. Reads the effects from their file if this file exists. Multiplies the losses by the
+ * effects (osh_mixed_weigh). The ranks share out the units, and rank 0 gets all effects. */
 static osh_status choice_weigh(osh_ctx *cx, osh_mixed *m, survey *s)
 {
     osh_status rc = OSH_OK;

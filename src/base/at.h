@@ -22,8 +22,8 @@ osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, co
  * link and belong to this user. Anything else with this name is removed, and a new file is
  * created. */
 osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
-/* Opens a file to lock, never to write, because another user may own the file. A symbolic link with
- * this name is removed. */
+/* Opens or creates a file that is only locked. The caller must not write the file, because another
+ * user may own it. A symbolic link with this name is removed. */
 osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *name);
 /* Renames the file f and syncs to_dir. The path of f is d/name, and the new path is to_dir/to. A
  * file at the new path is replaced. Fails if d/name is no longer f. */

@@ -196,7 +196,8 @@ typedef struct osh_progress {
     double bytes_per_s;
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet
-    /* Squared error of the outputs, relative to that of rounding to nearest; <= 0: unknown. */
+    /* Squared error of the outputs, divided by the squared error after rounding to nearest; <= 0:
+     * unknown. */
     double loss;
     /* True if the subgraph is complete. If stderr is no terminal, a line is then printed for the
      * subgraph. */
@@ -222,8 +223,8 @@ int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
 /* osh_parallel_apart calls fn for each chunk; inside fn, osh_threads returns 1. The calling thread
  * runs chunks, too, and between them it calls `take` for finished chunks, in the order of their
- * numbers. At any time at most at_once chunks are begun and not yet taken. After a chunk fails, no
- * chunk begins; finished chunks with lower numbers are still taken. */
+ * numbers. At any time at most at_once chunks have begun and are not taken yet. After a chunk
+ * fails, no chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

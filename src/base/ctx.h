@@ -1,7 +1,7 @@
 /* ctx.h - declares the members of osh_ctx; only the files of src/base include this header.
  *
  * Several contexts point to one osh_shared: the context of osh_ctx_new, the context of each worker
- * of its pool, and each context that osh_ctx_fork makes. The members of osh_shared are atomic or
+ * of the pool, and each context that osh_ctx_fork makes. The members of osh_shared are atomic or
  * protected by a mutex. Each context has its own error text. */
 #ifndef OSH_CTX_H
 #define OSH_CTX_H

@@ -15,9 +15,9 @@ osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a file for reading and writing; an existing file becomes empty. */
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
- * replaces a file of another user. First removes the file at `path` if a killed process may have
- * left it. This is possible if the file is regular, has one hard link, is not locked, and belongs
- * to this user (or this user is root). Anything else at `path` is an error. */
+ * replaces a file of another user. First removes a file at `path` that is regular, has one hard
+ * link, is not locked, and belongs to this user (or this user is root): a killed process may have
+ * left such a file. Anything else at `path` is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);

@@ -2,7 +2,7 @@
  * the same sizes. Kept pages save time, because the system clears each page before it gives the
  * page out.
  *
- * `sizes` has a list of freed blocks for each size. The block of a size that was freed last is
+ * `sizes` has a list of freed blocks for each size. The most recently freed block of a list is
  * used first, because it may be in the cache. `extents` has free ranges from which blocks of any
  * size are cut. Adjacent ranges are joined. If no kept block or extent fits and the limit of kept
  * bytes is reached, blocks become extents, beginning with the size whose blocks were used longest
@@ -23,7 +23,7 @@ static osh_kept_size *kept_size_find(osh_kept *k, size_t n)
     return NULL;
 }
 
-/* Removes and returns the block of size s that was freed last. */
+/* Removes the most recently freed block of size s from its list, and returns it. */
 static void *kept_pop(osh_kept *k, osh_kept_size *s)
 {
     void *base = s->first;

@@ -186,7 +186,7 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
 static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
     if (p->eta_s > 0) return p->eta_s;
-    // the first call, or another job has begun in this process
+    // true in the first call, and when another job has begun in this process
     if (!l->counting || p->work_done < l->last_work) {
         bool from_start = p->finished && !l->counting;
         l->counting = true;

@@ -1,4 +1,4 @@
-/* made.c - recognizes files that this program has written. It only looks at their first bytes. */
+/* made.c - recognizes files that this program has written, by the first bytes of a file. */
 #include "base/made.h"
 
 #include <ctype.h>

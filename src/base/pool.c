@@ -108,7 +108,7 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    // once this lock is free, every waiting thread is asleep, or has yet to check its condition
+    // once this lock is free, every waiting thread is asleep, or will check its condition later
     pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
@@ -248,9 +248,9 @@ typedef struct apart {
     const osh_apart *of;
     osh_ctx *caller;    // view: context of the calling thread, on which `take` runs
     /* n: number of chunks.
-     * at_once: largest number of chunks that are begun and not yet taken. */
+     * at_once: largest number of chunks that have begun and are not taken yet. */
     int64_t n, at_once;
-    /* made[chunk % at_once] is true if the chunk is finished and not yet taken. */
+    /* made[chunk % at_once] is true if the chunk is finished and not taken yet. */
     bool *made;         // view [at_once]
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -1,8 +1,8 @@
 /* profile.c - measures the time, the memory and the operations of a job.
  *
- * A scope is a stage that has begun (osh_profile_begin) and not ended. A scope's wall time, less
- * that of its inner scopes, is added to the row of its phase. So the rows of the job's thread, and
- * the time outside of scopes, add up to the time of the job.
+ * A scope is a stage that has begun (osh_profile_begin) and not ended. A scope's wall time, without
+ * the time of its inner scopes, is added to the row of its phase. So the rows of the job's thread,
+ * and the time outside of scopes, add up to the time of the job.
  *
  * The memory curve of the report consists of points. A point is the highest value in an interval of
  * time. When there are 1000 points, neighbours are merged and the interval doubles, so no peak is
@@ -105,7 +105,7 @@ static void point_add(osh_profile *p, double t, int64_t bytes, int64_t live)
 
 /* Raises the peaks of the profile and of all open rows. The peaks of process memory are raised to
  * `anon`, the current result of osh_mem_anon. The peaks of allocated bytes are raised to the
- * highest value since the last call. */
+ * highest number of allocated bytes since the last call of this function. */
 static void profile_sample(osh_profile *p, int64_t anon)
 {
     int64_t live = osh_mem_used_high(p->sh);
@@ -492,7 +492,7 @@ done:
     return rc;
 }
 
-/* Some scopes are still open on this thread. Adds their time to the rows in `d`. */
+/* Adds the time of the scopes that are still open on this thread to the rows in `d`. */
 static void rows_add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 {
     double inside = 0;

@@ -56,7 +56,7 @@ typedef struct osh_profile_gpu { // bytes
 typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
-/* Returns the anonymous and shared memory of the process now (RssAnon + RssShmem of
+/* Returns the current anonymous and shared memory of the process (RssAnon + RssShmem of
  * /proc/self/status), or a negative number if this is unknown. Pages of mapped files are not
  * counted, because the kernel can drop them. */
 int64_t osh_mem_anon(void);

@@ -1,7 +1,7 @@
 /* quote.c - escapes texts. Control characters, line ends and characters that are not printable in
- * YAML become \uXXXX. So do format characters, which make a text look like another: U+202E reverses
- * the text after it, and U+200B is invisible. A byte that is not UTF-8 becomes U+FFFD. (A path may
- * hold any bytes.) */
+ * YAML become \uXXXX. So do format characters, which can make a text look like a different text:
+ * U+202E reverses the text after it, and U+200B is invisible. A byte that is not UTF-8 becomes
+ * U+FFFD. (A path may hold any bytes.) */
 #include "base/quote.h"
 
 #include <stdbool.h>

@@ -2,10 +2,10 @@
 #include "base/utf8.h"
 #include <string.h>
 
-/* Returns the number of bytes of the sequence that begins with the byte b, which is not ASCII, or 0
- * if no sequence begins with b. Sets *lo and *hi to the limits of the second byte. After some first
- * bytes these limits are narrower, which excludes overlong sequences, surrogates and everything
- * above U+10FFFF (RFC 3629). */
+/* `b` is a byte that is not ASCII. Returns the number of bytes of a sequence that begins with b, or
+ * 0 if no sequence begins with b. Sets *lo and *hi to the limits of the second byte. After some
+ * first bytes these limits are narrower, which excludes overlong sequences, surrogates and
+ * everything above U+10FFFF (RFC 3629). */
 static uint8_t sequence_size(uint8_t b, uint8_t *lo, uint8_t *hi)
 {
     *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
@@ -50,7 +50,7 @@ bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n)
 bool osh_utf8_ends(const osh_utf8 *u) { return !u->wants; }
 
 /* Returns the size in bytes of the character at s. If the character is not valid, returns 0 and
- * sets *bad to the size of the maximal subpart. */
+ * sets *bad to the number of bytes that become one U+FFFD (osh_utf8_next). */
 static size_t utf8_scan(const uint8_t *s, size_t n, size_t *bad)
 {
     uint8_t lo, hi;

@@ -4,7 +4,8 @@
 #define OSH_XXH3_H
 #include <xxhash.h>
 #if defined __x86_64__ && __has_include(<xxh_x86dispatch.h>)
-/* This header replaces XXH3's functions by macros that choose the instructions at run time. */
+/* xxh_x86dispatch.h replaces XXH3's functions by macros, which choose the instructions at run
+ * time. */
 #include <xxh_x86dispatch.h>
 #endif
 #endif

@@ -25,9 +25,9 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_copy_stays(void); // like osh_stream_stays, for a copied tensor
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
-/* Returns the largest number of bands that a stream can keep in memory between its two passes. This
- * is at most the number of bands of the largest set of Linears that share a global scale. Returns 0
- * if no Linears share a global scale. */
+/* Returns the largest number of bands that a stream can keep in memory between its two passes. The
+ * result is at most the number of bands of the largest set of Linears that share a global scale.
+ * Returns 0 if no Linears share a global scale. */
 int osh_held_most(const osh_budget *p);
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band

@@ -19,8 +19,8 @@ typedef struct osh_sum_type {
     bool on_gpu; // with a GPU: true if the sum is in GPU memory, false if it is in host memory
     /* Kinds of the blocks of GPU memory that contain the tensors `all` and `part` of osh_stat. */
     osh_layout_kind layout, part;
-    /* A solve computes data from the sum, such as the importance of each channel. This is the
-     * number of bytes of these data for each channel. */
+    /* Number of bytes per channel of the data that a solve computes from the sum, such as the
+     * importance of each channel. */
     size_t solving;
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];

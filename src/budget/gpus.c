@@ -5,9 +5,9 @@
  *   copies  = (weights loaded + values stored outside of the GPU) / bus
  *
  * Solving a Linear takes O I^2 operations in F32, or 3 O I^2 in TF32. Each input of Linears takes
- * 2/3 I^3 operations in F32, too. It also takes 1.05 us for each column of the factor and 160 us
- * for each block of 128 columns, because factor and column loop compute the columns one after the
- * other. Learning by block takes operations / BF16.
+ * 2/3 I^3 operations in F32, too. Each input also takes 1.05 us for each column of the factor and
+ * 160 us for each block of 128 columns, because factor and column loop compute the columns one
+ * after the other. Learning by block takes operations / BF16.
  *
  * O and I: output and input features of a Linear. The speeds are from the vendors' data sheets
  * (docs/how-to/cuda.md names them). A run reaches a fraction of each speed. The fractions and the

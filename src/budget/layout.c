@@ -58,7 +58,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p, bo
         OSH_NEW(cx, c->slots[k], n);
     }
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    // the workspace is the first block, as in the arena of a device (see `open` of its type)
+    // the workspace is the first block, as in the arena of a real GPU
     osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
     *out = c, c = NULL; // passes ownership
 done:

@@ -39,8 +39,8 @@ void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 /* Sets *out (own) to the list of recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
-/* Frees a list of planned addresses. A resumed run skips steps, but allocates its blocks at these
- * addresses. So it stays within the planned memory. */
+/* Frees a list of planned addresses. A resumed run skips steps, but allocates its blocks at the
+ * planned addresses. So the run stays within the planned memory. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 /* Returns the number of bytes of the list, with the allocator's overhead. */
 size_t osh_places_bytes(const osh_places *l);
@@ -48,8 +48,8 @@ size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 /* Makes the arena of p's GPU allocate its next block at the address that is planned for the block
- * (kind, index). The plan may have an address for each part of the visit. Uses the address for the
- * part `way`, or for another part if there is none. */
+ * (kind, index). A block can have different addresses in the parts of the visit. Uses the address
+ * in the part `way`. If the plan has none, uses the address in another part. */
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index);
 /* Makes the arena choose the addresses of later blocks. */

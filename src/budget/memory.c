@@ -4,7 +4,7 @@
  * If a run does not fit in its budgets, the following changes are tried in this order:
  * - the weights of the next subgraph are not prefetched;
  * - values are stored in a slower tier (on the disk for as few batches as possible);
- * - the Hessians of a subgraph are distributed over several passes, the rounds;
+ * - the Hessians of a subgraph are distributed over several passes (rounds);
  * - the subgraph runs in segments: its groups of Linears are loaded one at a time. */
 #include "budget/bands.h"
 #include "budget/gpus.h"
@@ -292,8 +292,8 @@ done:
     return rc;
 }
 
-/* Decides whether visit i solves small Linears in parallel (on the host), or several together (on a
- * GPU). The condition is that their results fit in memory. */
+/* Decides if visit i solves several small Linears at the same time: in parallel on the host, or
+ * together on a GPU. The condition is that the results of these Linears fit in memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
@@ -304,7 +304,7 @@ static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 }
 
 /* Chooses the fastest tier of values with which the run keeps the budget b, if each subgraph runs
- * as a whole. Sets *fit to false if no tier keeps it. */
+ * as a whole. Sets *fit to true if there is such a tier, otherwise to false. */
 static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -517,9 +517,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (o->pin_memory && !strcmp(o->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
                 "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
-    /* A run with a memory budget probably shares the machine with other processes. If it reads the
-     * checkpoint only once, its reads bypass the page cache, so that files of other processes stay
-     * there. */
+    /* In two cases, reads and writes bypass the page cache, so that files of other processes stay
+     * in it: the run has a memory budget, and so probably shares the machine with other processes;
+     * or the run reads a large checkpoint only once. */
     m->direct = o->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

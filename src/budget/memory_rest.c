@@ -1,8 +1,8 @@
 /* memory_rest.c - computes the memory outside of visits. (A visit is the work on one subgraph.)
  * base_bytes is the memory of libraries and threads, and of lists and blocks that exist during the
  * whole run. The rest is the memory of work before and after visits. This work copies tensors,
- * rounds Linears that need no data (in bands of rows or as whole weights), and tunes. Some of these
- * bytes are not allocated by the program, so the limit of its allocations is lower than the
+ * rounds Linears that need no data (in bands of rows or as whole weights), and tunes. The program
+ * does not allocate all of base_bytes itself, so the limit of its allocations is lower than the
  * budget. */
 #include "budget/memory_rest.h"
 

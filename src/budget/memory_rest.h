@@ -15,7 +15,7 @@ osh_status osh_tuning_bytes(osh_ctx *cx, osh_peaks *peak, const osh_budget *p);
 /* Chooses how tensors are read and written outside of visits, and computes the memory for this
  * work.
  * b: the budgets.
- * least: set to the smallest possible peaks. They are for one thread, without prefetch, and without
+ * least: set to the smallest possible peaks: those of one thread, without prefetch, and without
  * bands that are kept in memory. */
 osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const osh_peaks *b, osh_peaks *least);
 /* Returns the number of batches whose values stay in memory as tensors. The values of all other

@@ -19,7 +19,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
     const osh_strs targets = {items, 1};
-    /* Copies. Their members are views, except the lists that are set below. */
+    /* These structs are copies. Their members are views, except the lists marked `own` below. */
     osh_matching match = *p->match;
     osh_rewrites rewrites = *p->rewrites;
     osh_schedule schedule = *p->schedule;

@@ -107,7 +107,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 int64_t osh_sim_longest(const osh_sim *s); // number of tokens of the longest sample
 /* True if a GPU copies only the rows of an expert for the statistics of the value. */
 bool osh_sim_is_routed(const osh_sim *s, int value);
-/* Returns the number of arena bytes of the lists of an expert's rows that count. 0: all count. */
+/* If only some rows of an expert count, returns the number of arena bytes of the lists of these
+ * rows. If all rows count, returns 0. */
 size_t osh_sim_listed_bytes(const osh_sim *s);
 /* If only some rows count in the statistics of the value (the rows of an expert, or the tokens of
  * answers), these rows are copied. Returns the number of arena bytes of the copy and of its lists,
@@ -137,8 +138,9 @@ int64_t osh_sim_looked_bytes(const osh_sim *s);
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value, int64_t n_tokens);
 /* Returns the number of bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
-/* Simulates the second pass of two-pass observers, in which they read the kept values again, sample
- * by sample. It takes place before a Linear is solved. Then counts the values as freed. */
+/* Simulates the second pass of two-pass observers, in which the observers read the kept values
+ * again, sample by sample. The pass takes place before a Linear is solved. Then counts the kept
+ * values as freed. */
 void osh_sim_look(osh_sim *s);
 /* Returns the number of bytes of the statistics for the factors of fold f. groups: the groups of
  * samples (ops/stat.h) while statistics are collected, or {0} after the groups are merged. */
@@ -156,7 +158,7 @@ osh_status osh_sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st);
 
 /* Counts the host copy of a GPU's weight as freed. Does nothing if there is none. */
 void osh_sim_drop_copy(osh_sim *s, int weight);
-/* Counts the bytes of osh_run_solve. A call solves the Linears with the same input and the same
- * modifier together, and packs their results one after the other. */
+/* Counts the bytes of osh_run_solve. A call (schedule/windows.h) solves the Linears with the same
+ * input and the same modifier together. The results are packed one after the other. */
 osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 #endif

@@ -67,7 +67,7 @@ done:
     return rc;
 }
 
-/* Allocates the arrays of bools. All of them have the length of the longest. */
+/* Allocates the arrays of bools. All arrays get the length of the longest array. */
 static osh_status sim_new_flags(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;

@@ -211,7 +211,7 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = &s->p->in->recipe->modifiers[f->modifier];
-    // true if weights may have to be read from the checkpoint to compute the factors
+    // true if the computation of the factors may read weights from the checkpoint
     bool reads = s->to->how.segments;
     int n = s->n_threads;
     osh_balance *b = NULL; // own

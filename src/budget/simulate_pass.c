@@ -106,8 +106,8 @@ done:
     return rc;
 }
 
-/* Bytes of a step for one batch. `most`: its peak. `left`: bytes of the values that remain after
- * it. */
+/* Bytes of a step for one batch. `most`: peak during the step. `left`: bytes of the values that
+ * remain after the step. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
 /* Computes the bytes that a step needs for one batch, including the batch's token ids. */

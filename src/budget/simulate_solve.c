@@ -139,7 +139,7 @@ typedef struct solving { // a call (schedule/windows.h), and the bytes that solv
     /* Numbers of bytes. They are host bytes with a GPU, and device bytes without a GPU.
      * work: bytes that the whole call needs.
      * pack: bytes that packing one result needs.
-     * copy: bytes of copies of Hessian and shift, which are needed if another call also uses these.
+     * copy: bytes of copies of Hessian and shift; 0 if no later call reads the same value.
      * results: bytes of the results of the whole call. */
     int64_t work, pack, copy, results;
     size_t on_gpu;    // bytes of GPU memory
@@ -247,8 +247,8 @@ done:
 
 /* Counts the memory for packing a result of the call x. The Cholesky factor of the Hessian still
  * exists at that time. On the host, one result exists at a time. On a GPU, the results of the whole
- * call exist at the same time. They are a part of x->work, so at most x->work bytes are counted for
- * them. */
+ * call exist at the same time. Their bytes are a part of x->work, so at most x->work bytes are
+ * counted for the results. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);
@@ -266,7 +266,7 @@ static osh_status sim_solve_call(osh_ctx *cx, osh_sim *s, solving *x, bool first
     osh_status rc = OSH_OK;
     const osh_matching *match = s->p->match;
     osh_linear_job *jobs = x->call->jobs;
-    // if the call has many small Linears, its threads may solve several of them in parallel
+    // many small Linears of a call may be solved in parallel, one on each thread
     if (jobs->apart && osh_jobs_at_once(jobs, x->call->n, s->n_threads) > 1) {
         OSH_TRY(solving_count(cx, x, s, first_of_block));
         sim_note_apart(s, x->work + x->pack + x->copy, 0);

@@ -339,9 +339,10 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
     return out;
 }
 
-/* Returns the first shape (set of columns of a conversation) all of whose columns the row has. If
- * there is none, returns the first shape whose first column the row has. If there is none either,
- * returns NULL. If `column` is not NULL, the shape must begin with this column. */
+/* Returns the first shape (set of columns of a conversation) whose columns `first` and `answer` the
+ * row has. If there is none, returns the first shape whose column `first` the row has, or NULL if
+ * the row has no such column. If `column` is not NULL, searches only shapes whose column `first` is
+ * `column`. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
     /* A shape that fits partly: the row has its column `first`, but not its column `answer`. */

@@ -17,7 +17,7 @@ struct osh_chat {
 typedef struct osh_chat_part { // the part of a conversation to render
     size_t n_messages; // number of messages, counted from the first message; SIZE_MAX: all messages
     bool asks;             // value of add_generation_prompt
-    osh_chat_spans *marks; // view: gets the texts of `generation` blocks; NULL: not wanted
+    osh_chat_spans *marks; // view: gets the positions of `generation` blocks; NULL: not wanted
 } osh_chat_part;
 
 /* Renders the part `part` of a conversation, and appends the text to `out`. If the variables of the

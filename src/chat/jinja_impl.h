@@ -179,7 +179,7 @@ typedef struct osh_jrun {
 } osh_jrun;
 
 /* Fails the run with `code` and a message, unless it has failed already. The message begins with
- * the source's name and the current line, if that is known. Returns NONE. */
+ * the source's name and, if it is known, the current line. Returns NONE. */
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Returns zeroed memory of the arena; the bytes count as steps. */
@@ -219,7 +219,7 @@ osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
 /* True if the current token is the operator `op`, or the name `name`. osh_jparse_take_op and
  * osh_jparse_take_name also skip such a token. osh_jparse_want_op fails unless the current token is
- * `op`. osh_jparse_want_name fails unless it is a name. */
+ * `op`. osh_jparse_want_name fails unless the current token is a name. */
 bool osh_jparse_is_op(const osh_jparser *p, const char *op);
 bool osh_jparse_is_name(const osh_jparser *p, const char *name);
 bool osh_jparse_take_op(osh_jparser *p, const char *op);

@@ -47,8 +47,8 @@ osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind)
     return (osh_jv){.kind = kind, .u.dict = d};
 }
 
-/* Returns an array that can have one more item of `size` bytes. The old array remains allocated in
- * the arena. */
+/* Returns the array `at` of n items if it has room for one more item of `size` bytes. Otherwise
+ * returns a larger copy; the old array remains allocated in the arena. */
 static void *array_grow(osh_jrun *r, void *at, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) return at;

@@ -17,7 +17,7 @@ typedef struct line { // a parsed command line
         osh_pull_options pull;
         osh_report_options report;
         osh_compare_options compare;
-    } options; // own: flags of the command; only the member of `command` is used
+    } options; // own: flags of the command; only the member for `command` is used
     char *model;        // own: the model of a run as the user has named it; NULL: none
     const char **words; // own: positional arguments
     int n_words;
@@ -27,15 +27,15 @@ typedef struct line { // a parsed command line
 
 typedef struct out_state {
     bool failed;  // true if writing to stdout failed
-    bool json;    // true if stderr is JSON
+    bool json;    // true if messages on stderr are JSON
     bool complete; // true if all ranks have done their work; a failure then ends no other rank
     char *resume; // own: unfinished output that the same command would continue; NULL: none
     osh_ranks *ranks; // own: the processes that a launcher has started; NULL: one process
 } out_state;
 
 struct command {
-    /* The members below make the rows of --help. The name "" is the command without a name
-     * (compress). */
+    /* `name` and `does` are the row of the command in --help. The command without a name (compress)
+     * has the name "". */
     bool minor; // true if `oneshot --help` shows only the name of the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
@@ -68,15 +68,15 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
 
-/* signals.c: sets the signal handlers, which interrupt cx. The handlers print messages in the form
- * of error messages, which this function prepares. run: the options of a run, whose directory the
- * message names; NULL for other commands. live: true if stderr shows a live progress line. */
+/* signals.c: sets signal handlers that interrupt cx. Prepares the messages that the handlers print
+ * in the form of error messages. run: the options of a run, so that a message can name its
+ * unfinished output; NULL for other commands. live: true if stderr shows a live progress line. */
 osh_status osh_signals_listen(osh_ctx *cx, const osh_options *run, const out_state *st, bool live);
 void osh_signals_set(osh_ctx *cx); // from now on, signals interrupt cx
 
-/* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *watch: memory that both processes share. The rank stores two things in it: its current work, and
- * the process ids of the guards of the node's other ranks. */
+/* guard.c: splits this process into a rank and a guard. The function returns only in the rank; the
+ * guard waits for the rank. *watch: memory that both processes share. The rank stores two things in
+ * it: the current work of the rank, and the guard processes of the other ranks on this machine. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, connects to the other processes. Fails if
  * the processes do not have the same arguments, working directory and environment. *out (own) is

@@ -1,5 +1,5 @@
-/* help.c - prints the help for commands, flags and topics from the tables. The flags of a command
- * are in groups, which fit on one screen. */
+/* help.c - prints the help for commands, flags and topics from the tables. Flags are printed in
+ * groups, so that the help of a command fits on one screen. */
 #include <stdio.h>
 #include <string.h>
 

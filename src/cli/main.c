@@ -74,8 +74,8 @@ done:
     return rc;
 }
 
-/* Adds a positional argument. A directory is the model of a command that has --model and no
- * positional arguments. */
+/* Adds the argument `word`. If the command has --model and takes no positional arguments, a
+ * directory becomes the value of --model. Otherwise `word` is a positional argument. */
 static osh_status line_add_word(osh_ctx *cx, line *l, const char *word)
 {
     osh_status rc = OSH_OK;
@@ -438,7 +438,7 @@ static const char *line_text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
-/* Sets options for which the library has no default: --output, and texts for a person. */
+/* Sets options for which the library has no default: `output`, and options for messages. */
 static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;

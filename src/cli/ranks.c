@@ -14,7 +14,7 @@ static int text_order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Appends the variables that change a run, sorted, one per line. */
+/* Appends the environment variables that change a run, sorted, one per line. */
 static osh_status environment_tell(osh_ctx *cx, osh_buf *b)
 {
     osh_status rc = OSH_OK;

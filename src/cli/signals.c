@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 
 /* Data for the signal handlers: the context to interrupt, and messages for the user. If the job
- * still runs PATIENCE_MS after a signal (a long call of a library, a slow disk), the handler prints
- * the messages and the process exits. This is safe, because a killed run can be continued. */
+ * still runs PATIENCE_MS after a signal, for example in a long library call, the handler prints the
+ * messages and the process exits. This is safe, because a killed run can be continued. */
 enum { PATIENCE_MS = 800 };
 static struct {
     osh_ctx *cx; // the context of the command

@@ -81,8 +81,8 @@ done:
     return rc;
 }
 
-/* Finds the rows of the split. Sets *n_rows to the number of rows of the file. The rows are counted
- * only if the split depends on their number or if `count` is true; otherwise *n_rows is
+/* Finds the rows of the split. If the split depends on the number of rows of the file, or if
+ * `count` is true, counts the rows and sets *n_rows to their number. Otherwise sets *n_rows to
  * INT64_MAX. */
 static osh_status loader_find_split(osh_ctx *cx, osh_loader *l, int64_t *n_rows, bool count)
 {
@@ -204,9 +204,9 @@ typedef struct reading { // tokens of some rows, which are read in one pass over
     span *spans; // own
 } reading;
 
-/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
- * gets the tokens in the order of the file. r->spans gets the position and number of the tokens of
- * each row, in shuffled order. place[i] is the position of row i of the split after the shuffle. */
+/* Reads and tokenizes the rows with shuffled positions [first, end), in one pass over the file.
+ * place[i] is the position of row i of the split after the shuffle. r->ids gets the tokens in the
+ * order of the file. r->spans gets the span of each row, in shuffled order. */
 static osh_status loader_read_positions(osh_ctx *cx, osh_loader *l, reading *r,
                                         const uint32_t *place, int64_t first, int64_t end)
 {

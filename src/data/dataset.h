@@ -27,7 +27,8 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     /* Path of a data file, or of a directory of data files. Kinds: .parquet, .jsonl, .json, .csv
      * and .txt. All except .parquet may have .zst or .gz after the ending. */
     const char *path;
-    /* Name of the column; NULL: input_ids, or "text" if the rows have no input_ids. */
+    /* Name of the column with the text. NULL: the input_ids are used, or the column "text" if the
+     * rows have no input_ids. */
     const char *text_column;
     const char *text_template; // template over the columns of a row; NULL: no template
     /* Directory of the model whose chat template renders conversations; NULL: none. */
@@ -45,8 +46,8 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     bool concatenate, pad_to_max_length;
     bool answers;            // true: finds the tokens to count (osh_dataset.counted)
     const char *collator;    // name of the collator: "none", "truncation" or "padding"; NULL: none
-    /* Size of the vocabulary. An id outside of [0, n_vocab) is an error with its line number. 0:
-     * ids are not checked. */
+    /* Size of the vocabulary. An id outside of [0, n_vocab) is an error that names the line. 0: ids
+     * are not checked. */
     int64_t n_vocab;
 } osh_dataset_options;
 
@@ -66,11 +67,11 @@ int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end);
 /* Cuts the samples as the collator of `opt` does. `texts`: true if the rows are texts. */
 void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens. Its tokens are
- * cut into windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length).
- * The last partial window is dropped, and windows [first, first + count) are kept (count 0: all). A
- * row of a .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose
- * rows, and a `stride` is an error. The options num_samples, shuffle, concatenate,
- * pad_to_max_length and collator are ignored. */
+ * cut into windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). A
+ * partial window at the end is dropped, and windows [first, first + count) are kept (count 0: all).
+ * In a file of another kind, each row is a sample, cut to max_seq_length. `first` and `count` then
+ * choose rows, and a `stride` other than max_seq_length is an error. The options num_samples,
+ * shuffle, concatenate, pad_to_max_length and collator are ignored. */
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);

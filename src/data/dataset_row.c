@@ -355,11 +355,11 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 
 /* ---- answers ---- */
 
-typedef struct row_prefix { // a prefix of a row's text, which is extended several times
+typedef struct row_prefix { // prefix of a row's text: the part that is tokenized so far
     const char *text;     // view
     size_t n;             // number of bytes
     osh_ids ids;          // own: ids that later bytes cannot change
-    osh_ids tail;         // own: ids of the remaining bytes, if the text ended here
+    osh_ids tail;         // own: ids of the remaining bytes if the text ends after the prefix
 } row_prefix;
 
 /* Compares `ids` with the row's ids from index `at` on. Returns the number of equal ids before the

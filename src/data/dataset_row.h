@@ -26,7 +26,7 @@ typedef struct osh_row_reader {
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
                                osh_tokenizer *tok);
 void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r);
-/* Opens the chat template, because the rows hold conversations. */
+/* Opens the chat template for rows with conversations. Sets r->kind to OSH_ROW_CHAT. */
 osh_status osh_row_reader_chat(osh_ctx *cx, osh_row_reader *r);
 /* Finds the kind of the rows from the current line. Does nothing if the kind is known. */
 osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines);

@@ -31,8 +31,8 @@ static osh_status refuse_kind(osh_ctx *cx, const char *path)
                     path);
 }
 
-/* Moves the names of data files to the front and makes them paths. Sets *n to the number of data
- * files. */
+/* Moves the names of data files to the front of `names`, and converts these names to paths. Frees
+ * the other names. Sets *n to the number of data files. */
 static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
                                    const char *dir)
 {
@@ -50,7 +50,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            /* A name without a known suffix moves to the end of the list, and is freed after the
+            /* A name that is not a data file moves to the end of `names`, and is freed after the
              * loop. */
             names[i] = names[kept];
             names[kept++] = path, path = NULL;

@@ -20,7 +20,8 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l);
  * before \n belongs to the line. A line may have any length. Without this call a line has at most
  * 64 MiB. */
 void osh_lines_as_they_are(osh_lines *l);
-/* Moves to the first or to the next line. Sets *any to false if there is no such line. */
+/* Moves to the next line; the first call moves to the first line. Sets *any to false if there is no
+ * such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
 /* Drops the first `used` bytes of the current text, and reads more of the line. Sets *text to all
  * bytes of the line that are not dropped yet, without \n or \r\n. Sets *end to true if *text

@@ -55,8 +55,8 @@ static bool share_read(int64_t *share, const char *s)
     return !*s && v >= LEAST && v <= WHOLE;
 }
 
-/* Sets *name (own) to the name of a data set for messages. The path of downloaded rows is
- * HF_HOME/oneshot/rows/org--name/config/split.jsonl (hub/data.c), and its name is "org/name". */
+/* Sets *name (own) to the name of a data set for messages. If the rows were downloaded, `path` is
+ * HF_HOME/oneshot/rows/org--name/config/split.jsonl (hub/data.c), and *name is "org/name". */
 static osh_status mix_name(osh_ctx *cx, char **name, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -163,7 +163,7 @@ double osh_mix_share(const osh_mix *m, const osh_data_set *s)
 int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples)
 {
     __int128 part = (__int128)n_samples * m->sets[i].weight;
-    /* The data set's share of n_samples, rounded up: it never gives more samples than this. */
+    /* The share of n_samples, rounded up. The data set never gives more samples than this. */
     return (int64_t)((part + m->total - 1) / m->total);
 }
 

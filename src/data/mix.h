@@ -3,10 +3,10 @@
  *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      a.jsonl has no number, so its share is the rest, 0.6
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
- * other. Each data set has a credit. Before each sample, each credit grows by the share of the data
- * set. The data set with the largest credit has its turn. If several have this credit, it is the
- * turn of the first one. This data set gives the next sample, and its credit falls by 1. If a data
- * set has no more samples, its turns are skipped. */
+ * other. Each data set has a credit. Before each sample, each credit grows by the share of its data
+ * set. The next sample comes from the data set with the largest credit. If several data sets have
+ * the largest credit, it comes from the first of them. The credit of the chosen data set then falls
+ * by 1. If the chosen data set has no more samples, its turn is skipped. */
 #ifndef OSH_MIX_H
 #define OSH_MIX_H
 #include "base/field.h"
@@ -38,9 +38,9 @@ typedef struct osh_mix_texts {                            // texts of the user; 
 /* Reads the texts of data sets and computes the shares. osh_mix_deinit frees *out. */
 osh_status osh_mix_read(osh_ctx *cx, osh_mix *out, const osh_mix_texts *texts);
 void osh_mix_deinit(osh_ctx *cx, osh_mix *m);
-/* Returns the length of the path in a text such as "b.jsonl:0.3". Returns the length of the
- * whole text if there is a file or directory with this path, or if no number comes after the
- * last colon. */
+/* Returns the length of the path in a text such as "b.jsonl:0.3". Returns the length of the whole
+ * text if the whole text is the path of a file or directory, or if no number comes after the last
+ * colon. */
 size_t osh_mix_path_bytes(const char *text);
 /* Returns the value of an option for data set i: item i of the list, or its only item. Returns NULL
  * if the list or the item is empty. */

@@ -24,7 +24,7 @@ struct osh_parquet {
     osh_pq_schema schema;   // own
     osh_pq_column *columns; // own [schema.n_leaves]
     osh_pq_chunk *chunks;   // own [schema.n_leaves]
-    bool *wanted;           // own [schema.n_nodes]: for each child of the root, true if it is read
+    bool *wanted;           // own [schema.n_nodes]: true for children of the root that are read
     bool all;               // true if all columns are wanted
     int group;              // number of row groups that were begun
     int64_t n_left;         // rows of the current row group that were not yet read
@@ -168,8 +168,8 @@ static osh_status parquet_put_value(osh_ctx *cx, osh_parquet *p, const osh_pq_no
     return osh_fail(cx, OSH_E_INTERNAL, "column '%s' has an unknown kind of values", n->name);
 }
 
-/* Skips one value in each column below the node. The first column has no value here. Fails if
- * another column has one. */
+/* Skips one entry in each column below the node. The entry of the first column has no value. Fails
+ * if the entry of another column has a value. */
 static osh_status parquet_skip(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n)
 {
     osh_status rc = OSH_OK;

@@ -3,8 +3,8 @@
  *   PAR1 [row group: [column: pages] [column: pages] ...] ... [footer] n PAR1
  *   n: number of bytes of the footer
  *
- * Columns are strings, numbers, booleans, and lists and structs of these. Keeps in memory the
- * footer and, for each column that is read, one page. */
+ * Columns are strings, numbers, booleans, and lists and structs of these. Memory has the
+ * footer, and one page and the dictionary of each column that is read. */
 #ifndef OSH_PARQUET_H
 #define OSH_PARQUET_H
 #include "base/buf.h"

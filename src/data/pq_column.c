@@ -3,9 +3,9 @@
  *   [header][dictionary page] [header][data page] [header][data page] ...
  *
  * A header is a struct of Thrift. A data page is the repetition levels, the definition levels and
- * the values. In version 1 the page is compressed as a whole. The repetition levels and the
- * definition levels each begin with 4 bytes that have their length. In version 2 only the values
- * are compressed, and the header has the lengths. */
+ * the values. In version 1 the page is compressed as a whole, and each of the two lists of levels
+ * begins with its length in 4 bytes. In version 2 only the values are compressed, and the header
+ * has the lengths of the levels. */
 #include "data/pq_column.h"
 
 #include <string.h>
@@ -187,8 +187,8 @@ static int level_width(int max)
     return width;
 }
 
-/* Opens the decoder *h for levels, which are the first `n` bytes of *b. Moves b->at to their end.
- * max: largest level. */
+/* Opens the decoder *h for levels, which are the first `n` bytes of *b. Moves b->at to the end of
+ * the levels. max: largest level. */
 static bool levels_open(osh_pq_hybrid *h, osh_pq_bytes *b, int64_t n, int max)
 {
     if (n < 0 || n > b->end - b->at) return false;

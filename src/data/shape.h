@@ -1,7 +1,7 @@
 /* shape.h - converts a .json or .csv to lines, chunk by chunk. A line is one row as a JSON object.
  *
- *   .json    has [{"text": "a"}, {"text": "b"}], or objects one after the other, also over several
- *            lines. Each object becomes one line.
+ *   .json    has [{"text": "a"}, {"text": "b"}], or objects one after the other. An object may have
+ *            line breaks. Each object becomes one line.
  *   .csv     has a header, then records of RFC 4180. Each record becomes {"text": "a"}, with the
  *            wanted column or all columns. */
 #ifndef OSH_SHAPE_H

@@ -4,8 +4,8 @@
 #define OSH_SPLIT_H
 #include "base/base.h"
 
-/* Checks a split. A `text` of NULL means all rows. Sets *wants_count to true if the rows depend on
- * the number of rows of the file. The names of the splits are not checked. */
+/* Checks the split `text`; NULL means all rows. Sets *wants_count to true if the selected rows
+ * depend on the number of rows of the file. The names of the splits are not checked. */
 osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text);
 /* Returns part i of a sum such as "train[:50]+test[:50]" (view of `text`, *n bytes), or NULL if
  * there are fewer parts. */

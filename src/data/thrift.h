@@ -42,8 +42,8 @@ osh_status osh_thrift_skip(osh_thrift *t, int type);
 typedef osh_status (*osh_thrift_field_fn)(osh_thrift *t, void *user, int id, int type);
 /* Reads a struct with osh_thrift_field_fn. */
 osh_status osh_thrift_struct(osh_thrift *t, int type, osh_thrift_field_fn field, void *user);
-/* Calls `item` for each item of a list, with its index and type. Sets *n to the number of items; n
- * may be NULL. */
+/* Calls `item` for each item of a list, with the index and the type of the item. Sets *n to the
+ * number of items; n may be NULL. */
 osh_status osh_thrift_list(osh_thrift *t, int type, osh_thrift_field_fn item, void *user,
                            int64_t *n);
 #endif

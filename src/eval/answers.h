@@ -12,8 +12,9 @@ typedef struct osh_question { // views
 /* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
  * template, the prompt becomes the user message of a chat. */
 osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_question *q);
-/* Sets *host to the smallest --host-memory with which the model can answer. The same budget is
- * enough for the output that a run makes of the model. Fails if the model cannot answer. */
+/* Sets *host to the smallest --host-memory with which the model can answer. If the model is the
+ * source of a run, the output of the run can answer with this budget, too. Fails if the model
+ * cannot answer. */
 osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const osh_question *q);
 
 typedef struct osh_answers { // views

@@ -21,7 +21,7 @@ typedef struct osh_decode_want {
 /* Allocates the states, and decides which weights stay in memory; all other weights are read again
  * in each osh_decode_run. Sets the memory limit of the context to the budget. Fails with
  * OSH_E_USAGE if the budget is too small; the message has the smallest possible budget. *out is
- * own, or NULL if want->least is set. f must outlive it. */
+ * own, or NULL if want->least is set. f must outlive *out. */
 osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
                            const osh_decode_want *want);
 void osh_decode_close(osh_ctx *cx, osh_decode *d); // accepts NULL

@@ -7,7 +7,8 @@
  *   subgraph 1                                     └─ ...
  *
  * "clean" are the values of the unchanged model. The weights of a subgraph are read once for the
- * clean values and all copies. They are read once more for each unit in the subgraph. */
+ * clean values and for the values of all units in earlier subgraphs. They are read once more for
+ * each unit in the subgraph. */
 #include "eval/effect.h"
 
 #include <string.h>
@@ -229,8 +230,8 @@ done:
 }
 
 /* Sets *sum to the KL divergence of the model in which only the head is rounded. *sum is 0 if the
- * unit does not contain the head. The head runs after all subgraphs, so no stream exists for its
- * unit. */
+ * unit does not contain the head. The head runs after all subgraphs, so no stream has a rounded
+ * head. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;

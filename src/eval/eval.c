@@ -1,5 +1,5 @@
 /* eval.c - measures perplexity. With a reference model, also measures KL divergence and top-1
- * agreement. The NLL of a token is computed from the logits of the token before it, which are
+ * agreement. The NLL of a token is computed from the logits of the token before it. The logits are
  * rounded to the compute dtype. The first token of a sample has no NLL. */
 #include <math.h>
 #include <stdio.h>
@@ -368,8 +368,8 @@ done:
     return rc;
 }
 
-/* Runs the models and scores their predictions. Rank 0 of a divided evaluation gets all scores and
- * writes the logits. */
+/* Runs the models and scores their predictions. If several ranks share the evaluation, rank 0 gets
+ * all scores and writes the logits. */
 static osh_status eval_run(osh_ctx *cx, scores *sc, osh_eval_models *m, const osh_eval_options *o)
 {
     osh_status rc = OSH_OK;

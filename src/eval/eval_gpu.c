@@ -16,9 +16,9 @@
 
 typedef struct side { // one of the two models that are evaluated
     const osh_forward *f; // view
-    /* Bytes of the widest input of a Linear in a batch. They are 0 if inputs are not rounded.
-     * input: in GPU memory.
-     * copied: in host memory. Here, other values that are rounded also count. */
+    /* input: bytes of the widest rounded input of a Linear in a batch, in GPU memory.
+     * copied: bytes of the widest rounded value in a batch, in host memory.
+     * 0: no such value is rounded. */
     int64_t input, copied;
     int64_t row;          // largest number of bytes that are stored for a token between subgraphs
     /* Blocks for values that are stored between subgraphs, in host memory (own) or in the GPU's
@@ -313,7 +313,7 @@ done:
 void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c)
 {
     if (!c) return;
-    // the device must still be open, because this ends the thread that copies weights to it
+    // the device must still be open: this call ends the thread that copies weights to the device
     osh_eval_weights_free(cx, c->weights);
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_gpu; b++)
@@ -369,8 +369,7 @@ static osh_status side_round_value(osh_ctx *cx, void *user, int value, const osh
 }
 
 /* Copies values of a batch between the tensor t and the block `rest`, in which they are stored
- * between subgraphs. Copies from t to `rest` if `out` is true, and from `rest` to t if it is
- * false. */
+ * between subgraphs. Copies from t to `rest` if `out` is true; otherwise from `rest` to t. */
 static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_gpu *c, osh_tensor *t, char *rest,
                                   bool out)
 {
@@ -402,7 +401,7 @@ done:
     return rc;
 }
 
-/* Copies those values of batch b for which `keep` is true. The copies are in the block in which the
+/* Copies those values v of batch b for which keep[v] is true to s->rest[b], the block in which the
  * batch is stored between subgraphs. */
 static osh_status batch_leave(osh_ctx *cx, const osh_eval_gpu *c, side *s, int64_t b,
                               osh_tensor **values, const bool *keep)
@@ -480,7 +479,7 @@ static osh_status side_run_part(osh_ctx *cx, void *user, osh_forward_part *part)
     }
     pr->finished = false;
     memcpy(s->now, part->keep, (size_t)g->n_values * sizeof *part->keep);
-    // the next part reads its weights first, and the prediction does not count both at that time
+    // the prediction does not count `stage` while the next subgraph reads its weights
     osh_tensor_free(cx, c->stage), c->stage = NULL;
 done:
     return rc;

@@ -73,7 +73,7 @@ static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t 
     if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
     *peak = ref.peak > ref.left + own.peak ? ref.peak : ref.left + own.peak;
     if (ref.left + own.left + scores > *peak) *peak = ref.left + own.left + scores;
-    if (j->o->save_logits) // if passes run on the host, head and values are in memory already
+    if (j->o->save_logits) // counts only copies: on the host, head and values exist already
         *peak += osh_saved_bytes(m);
     *peak += j->base + (m->ref ? 2 : 1) *
                            (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));

@@ -246,7 +246,7 @@ done:
     return rc;
 }
 
-/* osh_read_items calls this function as its member `read`. */
+/* Reads the weights of step `item`. Used as osh_read_items.read. */
 static osh_status step_read(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;

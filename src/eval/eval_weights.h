@@ -14,7 +14,7 @@ typedef struct osh_eval_weights osh_eval_weights;
  * may be NULL. `f` and `ref` must outlive *out (own). */
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
                                 const osh_forward *ref);
-/* Waits for the thread that reads; accepts NULL. */
+/* Waits for the thread that prefetches weights, and frees e. Accepts NULL. */
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e);
 /* Returns the size in bytes of the block for the weights. If `ahead` is false, this is the size of
  * the largest step. If `ahead` is true, it is the largest total size of two successive steps. */

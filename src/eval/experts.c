@@ -21,7 +21,7 @@
 enum { SUM, COUNT, N_STATS };
 
 typedef struct reaping {
-    osh_measuring m; // own: statistic N_STATS * l + k is statistic k of layer l, for each expert
+    osh_measuring m; // own; m.of[N_STATS * l + k]: statistic k of layer l, for each expert
     /* Index of the layer, if the value is the layer's router logits or the output of one of its
      * experts; -1: the value is neither. */
     int *layer_of;  // own [graph values]
@@ -58,7 +58,7 @@ static osh_status reaping_ask(osh_ctx *cx, reaping *r)
     OSH_NEW(cx, to, g->n_nodes);
     for (int i = 0; i < g->n_nodes; i++) to[i].value = -1;
     for (int l = 0; l < x->n; l++) {
-        int64_t more = bytes; // the first node of the layer has the bytes of the layer
+        int64_t more = bytes; // the bytes of the layer are counted at its first node
         r->layer_of[x->layers[l].logits] = l;
         for (int i = 0; i < g->n_nodes; i++) {
             const osh_node *n = &g->nodes[i];

@@ -227,14 +227,14 @@ done:
     return rc;
 }
 
-/* Makes the list of the steps of subgraph `index`, and begins its part *p. */
+/* Makes the list of the steps of subgraph `index`, and initializes *p for this subgraph. */
 static osh_status forward_list(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index)
 {
     *p = (osh_forward_part){.f = f, .index = index, .s = &f->parts->parts[index], .keep = f->keep};
     return osh_visit_list(cx, f->steps, &f->plain->schedule, index, NULL);
 }
 
-/* Sets the nodes and values of a LOAD or a PASS. */
+/* Sets p->run, p->routed and p->keep to the nodes and values of s, a LOAD or a PASS. */
 static void part_take_step(osh_forward_part *p, const osh_step *s)
 {
     const osh_graph *g = p->f->graph;

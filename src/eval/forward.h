@@ -63,9 +63,8 @@ typedef struct osh_forward_rounding {
 /* Returns the hooks that round inputs and outputs of Linears, and keys, values and queries. r must
  * outlive the hooks. */
 osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
-/* Rounds x in place if the value is a rounded output of a Linear, or a rounded key, value or query.
- * x is the value, and may be on a device. If it is, a->copy becomes the rounded copy in host
- * memory. */
+/* Rounds x, the value with index `value`, in place. Does nothing if the scheme does not round this
+ * value. If x is on a device, a->copy becomes the rounded copy in host memory. */
 osh_status osh_forward_round_value(osh_ctx *cx, osh_forward_rounding *a, int value, osh_tensor *x);
 /* True if osh_forward_round_value may round the value. */
 bool osh_forward_rounds_value(const osh_forward *f, int value);
@@ -96,7 +95,8 @@ osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, 
                            int64_t n);
 /* From now on, each pass keeps the value until the end of the pass. */
 osh_status osh_forward_keep(osh_ctx *cx, osh_forward *f, int value);
-/* A subgraph of the pass. The lists are views that are valid until the next subgraph. */
+/* A subgraph of a pass. `run`, `routed` and `keep` are views that are valid until the next
+ * subgraph. */
 typedef struct osh_forward_part {
     const osh_forward *f; // view
     int index;
@@ -105,7 +105,7 @@ typedef struct osh_forward_part {
     /* True for nodes that run only on the rows of their expert (graph/routed.h); NULL: none. */
     const bool *routed; // [s->n_nodes]
     bool *keep;         // [graph values]: true for values that are needed after the pass
-    osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
+    osh_weights *w;     // own: weights of the nodes that run; NULL: not loaded
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);

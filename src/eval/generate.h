@@ -12,8 +12,8 @@ typedef struct osh_generate_prompt {
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 /* Sets *host to the smallest --host-memory with which the checkpoint in `model` continues the
- * prompt. The same budget is enough for the output that a run makes of the checkpoint. Fails if the
- * checkpoint cannot continue the prompt. */
+ * prompt. If the checkpoint is the source of a run, this budget is enough for the output of the
+ * run, too. Fails if the checkpoint cannot continue the prompt. */
 osh_status osh_generate_least(osh_ctx *cx, int64_t *host, const char *model,
                               const osh_generate_prompt *prompt, const osh_generate_options *opt);
 #endif

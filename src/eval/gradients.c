@@ -325,9 +325,9 @@ typedef struct masks { // sets of values of a subgraph
     bool *in, *leaves, *all; // own [values]
 } masks;
 
-/* Sets *sum to the bytes that a subgraph needs: its weights (osh_forward_bytes has counted them),
- * one sample's forward and backward pass, the statistics, and the gradients that are stored between
- * subgraphs. */
+/* Sets *sum to the bytes that a subgraph needs: its weights, one sample's forward and backward
+ * pass, the statistics, and the gradients that are stored between subgraphs. The caller has called
+ * osh_forward_bytes, which counts the weights. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {

@@ -58,7 +58,8 @@ osh_status osh_measuring_open(osh_ctx *cx, osh_measuring *m, const osh_measureme
 osh_status osh_measuring_ask(osh_ctx *cx, osh_measuring *m, osh_measured *measured, bool again,
                              int n);
 void osh_measuring_close(osh_ctx *cx, osh_measuring *m);
-/* Begins statistic m->of[k] of the samples, with `width` channels. It is freed after `solve`. */
+/* Begins statistic m->of[k] of the samples, with `width` channels. The statistic is freed
+ * after `solve`. */
 osh_status osh_measuring_begin(osh_ctx *cx, osh_measuring *m, int k, const osh_stat_type *type,
                                int64_t width);
 /* Executes the steps of all subgraphs. */

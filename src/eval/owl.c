@@ -198,7 +198,7 @@ static void layer_count_outliers(owl_measure *m, const osh_forward_part *p, int 
     if (n > 0) m->outliers[layer] = above / n;
 }
 
-/* Begins to collect the norms of the values. */
+/* Begins to collect the norms of the values v for which values[v] is true. */
 static osh_status owl_begin(osh_ctx *cx, void *user, osh_forward_part *p, const bool *values)
 {
     osh_status rc = OSH_OK;

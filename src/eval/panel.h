@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 typedef struct osh_panel {
-    char *name;                     // own: last part of the file's path, or an output's directory
+    /* own: last part of the path of the panel's file; for a panel of an output, its directory */
+    char *name;
     /* own: model, reference and data as on the command line. `reference` is NULL if there is
      * none. */
     char *model, *reference, *data;

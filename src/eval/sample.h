@@ -13,7 +13,7 @@ typedef struct osh_sampler {
     uint64_t seed;
 } osh_sampler;
 /* Returns the next token; -1 if a logit is not finite. The draw uses the random number with index
- * `step` of the seed's sequence. If logits are equal, the lowest id counts as more likely. order
+ * `step` of the seed's sequence. If logits are equal, the lower id counts as more likely. order
  * [n]: scratch. */
 int64_t osh_sample(const osh_sampler *s, const float *logits, int64_t n, uint64_t step,
                    int32_t *order);

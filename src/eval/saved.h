@@ -1,6 +1,6 @@
-/* saved.h - saves the logits of a model for all tokens of a data set in a directory. `eval
- * --reference` reads this directory instead of the model. A reference that takes hours then runs
- * only once.
+/* saved.h - saves the logits of a model for all tokens of a data set. `eval --reference` reads the
+ * directory with the saved logits instead of the model. A reference that takes hours then runs only
+ * once.
  *
  * The directory is a checkpoint with a config.json (architecture OneshotLogits) and
  * model.safetensors. It has the inputs of the output head and the head itself. These take far fewer
@@ -20,8 +20,8 @@ osh_status osh_saved_is(osh_ctx *cx, bool *yes, const char *dir);
  * than those of d. */
 osh_status osh_forward_open_saved(osh_ctx *cx, osh_forward **out, const char *dir,
                                   const osh_dataset *d);
-/* Makes the directory if it does not exist. Fails with OSH_E_USAGE if it has anything but saved
- * logits or an unfinished osh_saved_write. */
+/* Makes the directory if it does not exist. Fails with OSH_E_USAGE if it has files that
+ * osh_saved_write does not write, or if its config.json is not that of saved logits. */
 osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir);
 /* Writes the logits of the model m->f, after its run over m->d. `model` is the model's name
  * for messages. */

@@ -1,6 +1,6 @@
 /* device.cu - opens and closes a GPU. An open GPU has one allocation for the arena, one stream for
- * all work and one stream for copies during the work. The file also allocates page-locked host
- * memory and measures times with marks (gpu.h). */
+ * all kernels, and streams for copies while kernels run (state.h). The file also allocates
+ * page-locked host memory and measures times with marks (gpu.h). */
 #include "gpu/state.h"
 
 #include "base/nvml.h"

@@ -196,9 +196,9 @@ static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes,
     return true;
 }
 
-/* Reads as many bytes of the request `r` as fit in one slot, from its first byte on. Copies them to
- * their destination in GPU memory. Sets *n to the number of these bytes. If cuFile fails, *n is 0,
- * and the host must read all bytes of the request. */
+/* Reads the first bytes of the request `r`, as many as fit in one slot. Copies these bytes to their
+ * destination in GPU memory. Sets *n to the number of these bytes. If cuFile fails, *n is 0, and
+ * the host must read all bytes of the request. */
 static osh_status slot_read(osh_ctx *cx, osh_device_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;

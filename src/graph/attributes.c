@@ -21,9 +21,9 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* Sets the attributes that a template entry lists in its object "attr". Each attribute gets the
- * value of its expression. A string attribute gets the value of a key of config.json, which the
- * entry names. */
+/* Sets the attributes that a template entry lists in its object "attr". A number gets the value of
+ * its expression. For a string, the object has the name of a key of config.json, and the attribute
+ * gets the value of this key. */
 static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
                             const cJSON *given)
 {

@@ -43,9 +43,9 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
 /* Runs the backward pass of a batch. `b` must have all values of the forward pass (osh_exec_run
  * with `keep` NULL): the inputs of the nodes and their outputs. The function frees the outputs.
  * dv [values of g]: own gradients, F32 [tokens, width], or NULL. On entry, the caller passes the
- * gradients of outputs of the range. These are values that nodes of the range made and that later
- * nodes read. On return, dv has the gradients of the values v for which k->in[v] is true. A
- * gradient is NULL if the loss does not depend on its value. */
+ * gradients of the outputs of the range. An output is a value that a node of the range made and
+ * that later nodes read. On return, dv has the gradients of the values v for which k->in[v] is
+ * true. dv[v] is NULL if the loss does not depend on v. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
 /* Computes an upper bound of the host bytes of osh_back_run, including the values of its batch and

@@ -1,5 +1,5 @@
-/* batch.h - declares struct osh_lanes for batch.c and exec.c. It has one batch for each thread that
- * runs nodes sample by sample. */
+/* batch.h - declares struct osh_lanes for batch.c and exec.c. The struct has one batch for each
+ * thread that runs nodes sample by sample. */
 #ifndef OSH_GRAPH_BATCH_H
 #define OSH_GRAPH_BATCH_H
 #include "graph/exec.h"

@@ -72,9 +72,9 @@ done:
 }
 
 /* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). The output
- * of this node has zeros in the rows that are not routed to the expert. The nodes of the expert
- * then read this output under the name of the first input. Sets *whole to this name and the value
- * that it meant before. */
+ * of the routed_rows node has zeros in the rows that are not routed to the expert. The output gets
+ * the name of the expert's first input, so the nodes of the expert read it. Sets *whole to this
+ * name and to the value that the name meant before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;

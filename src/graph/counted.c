@@ -1,5 +1,5 @@
-/* counted.c - copies the rows of a value that count in statistics. The host lists these rows. A
- * device copies them with the list. */
+/* counted.c - copies the rows of a value that count in statistics. The host makes the list of these
+ * rows. If the value is on a device, the device copies the rows in the list. */
 #include "graph/counted.h"
 
 #include "ops/device_ops.h"
@@ -103,7 +103,8 @@ size_t osh_counted_device_bytes(size_t row_bytes, int64_t n_rows, bool original)
 /* ---- rows of an expert, on a device ---- */
 
 /* Sets c->rows.at and c->tokens to lists of the rows that count, on the device. tokens: token of
- * each row of b->rows. b->rows->at is NULL, or the list of these tokens. */
+ * each row of b->rows, in host memory. If b->rows->at is not NULL, the number of a row is its
+ * token. */
 static osh_status expert_put_lists(osh_ctx *cx, osh_expert_counted *c, const osh_batch *b,
                                    const uint8_t *counted, const int32_t *tokens)
 {

@@ -35,13 +35,14 @@ size_t osh_counted_device_bytes(size_t row_bytes, int64_t n_rows, bool original)
 typedef struct osh_expert_counted {
     osh_op_rows rows;      // numbers of the rows in the value
     const int32_t *tokens; // view [rows.n], in device memory: the number of each row's token
-    int64_t *offsets;      // own [samples + 1]: first of these rows in each sample
+    int64_t *offsets;      // own [samples + 1]: index in `rows` of the first row of each sample
     osh_tensor *lists;     // own: memory of rows.at and `tokens`; NULL: both are views of the batch
 } osh_expert_counted;
 /* Lists the rows of b->rows that count. counted: as in osh_counting. Waits for the device. */
 osh_status osh_expert_counted_new(osh_ctx *cx, osh_expert_counted *out, const osh_batch *b,
                                   const uint8_t *counted);
 void osh_expert_counted_deinit(osh_ctx *cx, osh_expert_counted *c);
-/* Returns the bytes of the lists in the arena of a device. n_rows: number of rows that count. */
+/* Returns the bytes of the lists of an osh_expert_counted in the arena of a device. n_rows: number
+ * of rows that count. */
 size_t osh_expert_counted_device_bytes(int64_t n_rows);
 #endif

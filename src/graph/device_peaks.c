@@ -163,7 +163,7 @@ done:
     return rc;
 }
 
-/* ---- walk over the nodes, which makes the list ---- */
+/* ---- making the list: a walk over the nodes ---- */
 
 static void peaks_gone(osh_ctx *cx, osh_walk *w, int v)
 {

@@ -157,9 +157,9 @@ osh_status osh_exec_tell_rows(osh_ctx *cx, const osh_exec_job *j, int v, const o
     return rc;
 }
 
-/* Spreads the output v of a routed node over the whole batch. v has only the rows of the node's
- * expert; the new tensor has them at their positions in the batch. Does nothing if only routed
- * nodes read v and v is not kept. */
+/* Replaces the output v of a routed node by a tensor with the rows of the whole batch. The old
+ * tensor has only the rows of the node's expert. The new tensor has these rows at their positions
+ * in the batch. Does nothing if only routed nodes read v and v is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -344,8 +344,8 @@ done:
     return rc;
 }
 
-/* Prepares the batch `lane` for one sample of the whole batch. Its values become views of the
- * sample's rows: the inputs of the nodes, and the outputs that later nodes read. */
+/* Prepares the batch `lane` for one sample of the whole batch. The inputs of the nodes, and the
+ * outputs that later nodes read, become views of the sample's rows. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -437,7 +437,8 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
 
 /* Handles non-finite values after the last node. On a device, the first execution checks only some
  * values. If a checked value is not finite, all nodes run again, and every value is checked to find
- * the first non-finite value. The values that the caller passed in exist until then. */
+ * the first non-finite value. This is possible because, on a device, the values that the caller
+ * passed in exist until all nodes have run. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);

@@ -29,9 +29,9 @@ static inline size_t osh_weights_lists(const osh_graph *g)
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads the weights of a range of nodes, to the device if there is one. Host memory then has no
- * copies of them. Skips weights that are loaded already, and the tables of lookup ops (picked.h). A
- * non-finite element is an error that names the tensor and the index. */
+/* Loads the weights of a range of nodes, to the device if there is one. With a device, host memory
+ * has no copies of these weights. Skips weights that are loaded already, and the tables of lookup
+ * ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 typedef struct osh_weight_set { // the graph's weights i in [first, end) for which want[i] is true
@@ -177,8 +177,8 @@ int osh_next_set(const bool *set, int from, int n);
 /* Finds the nodes that must run to make the values v for which want[v] is true. Sets run[i] to true
  * for each such node first + i. run [n]: for the nodes [first, first + n). */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* True if a batch on the host is run sample by sample. Needs osh_exec_hooks.lanes. Each thread then
- * runs all nodes on its own sample, and does not wait for other threads after each node. The
+/* True if a batch on the host is run sample by sample. This needs osh_exec_hooks.lanes. Each thread
+ * then runs all nodes on its own sample, and does not wait for other threads after each node. The
  * results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
 /* osh_exec_together returns the end e of the nodes [node, e) that run together, sample by sample.

@@ -1,6 +1,6 @@
-/* exec_peak.c - predicts the host bytes of osh_exec_run. Walks over the nodes with exec_walk.c like
- * exec.c does, but its callbacks only count bytes. device_peaks.c predicts the bytes on a
- * device. */
+/* exec_peak.c - predicts the host bytes of osh_exec_run. Like exec.c, this file walks over the
+ * nodes with exec_walk.c, but the callbacks of this file only count bytes. device_peaks.c predicts
+ * the bytes on a device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"

@@ -166,8 +166,8 @@ static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *e
     return OSH_OK;
 }
 
-/* Applies one row of "entries" to all entries in `json`, at any depth. Adds the number of entries
- * that the row names to *found. */
+/* Applies one row of "entries" to all entries in `json`, at any depth. Adds to *found the number of
+ * entries that the row names. */
 static osh_status entry_edit(osh_ctx *cx, cJSON *json, const cJSON *row, int *found)
 {
     osh_status rc = OSH_OK;

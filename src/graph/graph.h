@@ -104,13 +104,12 @@ typedef struct osh_graph {
     bool headless;
     /* own: prefixes that layers (inner) and the head (outer) have in the checkpoint */
     char *inner, *outer;
-    char *loaded; // own: prefix that layers have in transformers; NULL: the prefix is the same
+    char *loaded; // own: prefix that layers have in transformers; NULL: equal to `inner`
     /* [nodes]: joined[i] is the index of the last node that must be in the same subgraph as node i.
      * A caller may set this array. NULL: any two nodes may be in different subgraphs. */
     int *joined; // own
 } osh_graph;
 
-/* Returns the weight of the output head (view). */
 /* Returns a remark for messages about max_positions, or "". */
 static inline const char *osh_positions_why(const osh_graph *g)
 {
@@ -118,6 +117,7 @@ static inline const char *osh_positions_why(const osh_graph *g)
                              "program does not compute that)"
                            : "";
 }
+/* Returns the weight of the output head (view). */
 static inline const osh_weight *osh_graph_head(const osh_graph *g)
 {
     return &g->weights[g->nodes[g->head].w[0]];

@@ -18,8 +18,8 @@ typedef struct osh_insertion {
     int same_as;
 } osh_insertion;
 /* Inserts the nodes of `list`, which must be sorted by the member `node`. Indices of values and
- * weights stay valid, but indices of nodes do not. If a node is inserted before node n, node n
- * reads its output. */
+ * weights stay valid, but indices of nodes do not. If a new node is inserted before node n, node n
+ * reads the output of the new node. */
 osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int n);
 /* Adds a weight to the graph. The weight is tensor number `tensor` of the checkpoint, and must be a
  * square matrix. Sets *index to the weight's index in the graph. */

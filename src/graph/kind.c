@@ -165,7 +165,7 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
 }
 
 /* True if a name that ends with the part p is always the name of a Linear. Such a part ends in
- * "_proj", or it is in the list of words. */
+ * "_proj", or it is in the list `words`. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",
@@ -208,7 +208,7 @@ static bool part_is_linear(part p)
 }
 
 /* Returns the reason why transformers or vLLM does not use the module as a Linear, although its
- * name looks like one. Returns NULL if no reason is known. */
+ * name is like that of a Linear. Returns NULL if no reason is known. */
 static const char *special_kind(const osh_kinds *k, const char *name, size_t n, part leaf)
 {
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))

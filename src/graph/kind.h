@@ -27,7 +27,8 @@ typedef struct osh_kinds { // properties of one checkpoint that decide the kinds
 /* Sets *k from the config of `ck`, which must outlive *k. */
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 /* Returns the kind of the module `name` (n bytes) with a weight [O, I]. Sets *why (a view) to the
- * reason why the module may not be a Linear. Sets *why to NULL if it certainly is a Linear. */
+ * reason why the module may not be a Linear. Sets *why to NULL if the module certainly is a
+ * Linear. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
                      const char **why);
 /* True if the record of the model_type lists a Linear with this name (n bytes, catalogue.c). */

@@ -2,8 +2,8 @@
  *
  *   default   f[i] = 1 / theta^(2i / dim)
  *   linear    f[i] is divided by factor
- *   llama3    f[i] is divided by factor for long waves and unchanged for short waves. Between them
- *             it is a mean of both
+ *   llama3    f[i] is divided by factor for long waves and unchanged for short waves. For waves in
+ *             between, f[i] becomes a mean of f[i] / factor and f[i]
  *   dynamic   f[i] is unchanged for short samples. For longer samples the op raises theta
  *   yarn      f[i] becomes a mean of f[i] / factor and f[i], whose weights depend on i. cos and sin
  *             are scaled

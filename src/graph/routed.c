@@ -82,7 +82,7 @@ int osh_expert_first(const osh_graph *g, int first)
 }
 
 /* True if node `first` is the routed_rows node of the expert that follows. Only gate and up of this
- * expert may read its output. */
+ * expert may read the output of node `first`. */
 static bool picks_for_expert(const osh_graph *g, int first)
 {
     const osh_node *pick = &g->nodes[first], *n = pick + 1, *combine = &n[OSH_EXPERT_COMBINE];

@@ -1,8 +1,9 @@
 /* routed.h - lets an expert run only on the rows that the router sends to it. On a device,
  * consecutive experts of a layer run together; such experts are called a mixture.
  *
- * For example, if expert 5 has weights in rows 3 and 8 of route [N, E], its gate, up, glu and down
- * run on rows 3 and 8. The op moe_combine reads only these rows of the output of down. */
+ * For example, if rows 3 and 8 of the router's output [N, E] have a weight for expert 5, the nodes
+ * gate, up, glu and down of this expert run on rows 3 and 8. The op moe_combine reads only these
+ * rows of the output of down. */
 #ifndef OSH_ROUTED_H
 #define OSH_ROUTED_H
 #include "graph/graph.h"
@@ -12,8 +13,8 @@
 int osh_routed_to(const osh_graph *g, int node);
 
 /* Returns the routed_rows node that makes the value. If other nodes compute the value row by row,
- * returns the routed_rows node that makes their input. Returns -1 if there is none. The chain of
- * nodes must not have a Linear with a bias, because the bias makes zero rows non-zero. */
+ * returns the routed_rows node that makes their input. Returns -1 if there is no such node, or if
+ * one of the other nodes is a Linear with a bias, because the bias makes zero rows non-zero. */
 int osh_routed_from(const osh_graph *g, int value);
 
 /* Returns the index of the router's output. from: a moe_combine or routed_rows node, which takes

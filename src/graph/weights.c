@@ -1,5 +1,5 @@
-/* weights.c - loads the weights of a range of nodes from the files of the checkpoint, and frees
- * them. */
+/* weights.c - loads and frees the weights of a range of nodes. Weights are loaded from the files of
+ * the checkpoint. */
 #include "graph/exec.h"
 #include "graph/picked.h"
 

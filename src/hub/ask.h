@@ -1,6 +1,6 @@
 /* ask.h - makes requests to the Hub. A request is repeated after a failure that may be temporary.
- * Redirects are followed, but the access token is not sent to other hosts. Refusals become error
- * messages. */
+ * Redirects are followed, but the access token is sent only to hosts of the Hub (ask.c). Refusals
+ * become error messages. */
 #ifndef OSH_HUB_ASK_H
 #define OSH_HUB_ASK_H
 #include "hub/http.h"

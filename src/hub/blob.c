@@ -117,8 +117,8 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state to the state of the file at `path`. Compares the size. If p->verified is false, also
- * compares the hash. */
+/* Sets *state to the state of the file at `path`. Compares the size of the file with that of f. If
+ * p->verified is false, also compares the hash. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {

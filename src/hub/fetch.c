@@ -1,8 +1,8 @@
 /* fetch.c - fetches the bytes of one file. Each idle thread fetches a part (a range of bytes):
  *
  *   blobs/<etag>.oneshot.incomplete     the bytes so far; a large file has holes for missing parts
- *   blobs/<etag>.oneshot.ranges         record: the ranges of a large file (ranges.h); if absent,
- *                                       the incomplete file has all bytes up to its end
+ *   blobs/<etag>.oneshot.ranges         record: the ranges of a large file (ranges.h); without a
+ *                                       record, the incomplete file has no holes
  *
  * Both files stay if a run ends early, and the next run continues with them. At the end the hash of
  * the whole file is checked, so wrong bytes are noticed. If a server ignores range requests, the
@@ -106,9 +106,9 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. If the server sends the whole file instead, returns
- * OSH_E_IO to end the request. It then sets s->over, so that the caller does not treat this as a
- * failure. */
+/* Checks that the answer is the requested part. If the server sends the whole file instead of a
+ * part, sets s->over and returns OSH_E_IO to end the request. Because of s->over, the caller does
+ * not treat this as a failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -121,7 +121,7 @@ static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *
         pthread_mutex_unlock(&x->p->lock);
         return OSH_E_IO;
     }
-    /* The server ignores ranges and sends the stream from its start. */
+    /* The server ignores ranges and sends the file from its first byte. */
     if (r->status == 200) return s->part->at ? fetch_start_over(cx, x) : OSH_OK;
     if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
         OSH_FAIL(cx, OSH_E_IO,
@@ -257,7 +257,7 @@ static void fetch_open(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* Removes the file from p->open, and waits until no other thread fetches a part. */
+/* Removes the file from p->open, and waits until no other thread fetches a part of it. */
 static void fetch_shut(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -303,7 +303,7 @@ osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const os
     osh_status rc = OSH_OK;
     osh_sha *sha = NULL; // own
     char *bytes = NULL;  // own
-    char head[40];       // the hash of git includes this header before the bytes
+    char head[40];       // git computes the hash of this header and of the bytes after it
     int64_t n = f->n_bytes;
     bool large = strlen(f->etag) == 64;
     OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
@@ -352,8 +352,8 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
     if (osh_file_is_at(x.out, target)) goto done; // another process has finished the file
     OSH_TRY(fetch_check_name(cx, &x));
-    /* The record is removed before the rename. A kill between these two steps is harmless, because
-     * an incomplete file without a record counts as fetched up to its end. */
+    /* The record is removed before the rename. A kill between these two steps is harmless: the next
+     * run finds an incomplete file without a record, and takes all its bytes as fetched. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:

@@ -28,7 +28,8 @@ typedef struct osh_http_reply {
     char why[256];       // text that explains status 0
     char *redirect;      // own: absolute address to which a status 3xx redirects; NULL: none
     int64_t range_from, range_total; // values of the header Content-Range; -1: there is none
-    /* body: the bytes of the body that were not passed to q->take, up to a limit. */
+    /* body: the body, unless the request's `take` got it or it is in long_body. If the status is
+     * neither 200 nor 206, only the first 64 KiB are stored. */
     osh_buf headers, body; // own
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
     size_t n_body;       // number of bytes in `body` or in `long_body`
@@ -46,8 +47,8 @@ typedef struct osh_http_request {
     const char *url;
     bool with_token;       // true if the access token is sent with the request
     int64_t from, to;      // range of bytes to get, [from, to); if `to` is 0: up to the end
-    /* Limit of the body in bytes: a longer answer with status 200 is a failure; a longer refusal is
-     * cut. */
+    /* Largest number of bytes of a body that is stored in the reply. A longer body of an answer
+     * with status 200 or 206 is a failure. */
     size_t max_body;
     /* Callbacks for the body of an answer with status 200 or 206. `begin` is called once, then
      * `take` for each chunk. If `take` is NULL, the body is stored in the reply. */

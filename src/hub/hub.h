@@ -55,9 +55,10 @@ osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_h
  * weights; *dir (own) is then a directory outside of the cache with enough data for a plan. */
 osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub,
                                 const osh_hub_name *name);
-/* Sets *dir (own) to the directory of `model`. This is `model` itself if the directory exists or
- * the text is not a name; otherwise it is the snapshot in the cache. Downloads missing files. If
- * `headers` is true, the caller reads no weight, and only the headers of weights are downloaded. */
+/* Sets *dir (own) to the directory of `model`. If `model` is an existing directory, or is not a
+ * name, *dir is `model` itself. Otherwise *dir is the snapshot in the cache. If files are missing,
+ * calls osh_hub_pull; or calls osh_hub_pull_headers if `headers` is true (the caller reads no
+ * weights). */
 osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool headers, osh_env_fn env);
 
 typedef struct osh_hub_data { // the rows that a job needs

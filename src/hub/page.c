@@ -19,7 +19,7 @@ typedef struct reading {
     osh_json_put_fn put;
     void *user;
     /* A sum of flags. 1: the item has the key "row"; 2: it has the key "row_idx"; 4: it has the key
-     * "truncated_cells"; 8: the first message was read. */
+     * "truncated_cells"; 8: the first message of the conversation was read. */
     unsigned seen;
     /* Each of the two members is -1 until its key is found.
      * row_at: offset of the row in the page.
@@ -28,7 +28,7 @@ typedef struct reading {
     bool cut, no_object;
     const char *column; // name of the column to find
     int64_t column_at;  // offset of the column's value in the row; -1: not found
-    /* About the first message.
+    /* About the first message of the conversation.
      * role: true if the key "role" exists.
      * system: true if its value is "system". */
     bool role, system;
@@ -93,9 +93,9 @@ done:
     return rc;
 }
 
-/* Writes {"text": "..."}. The text is made from the template of the row. For example, in the
- * template "Question: {question}\nAnswer: {answer}", the values of the columns `question` and
- * `answer` replace the names in braces. */
+/* Writes {"text": "..."}. The text is made from the template rows->text and the row. For example,
+ * in the template "Question: {question}\nAnswer: {answer}", the values of the columns `question`
+ * and `answer` replace the names in braces. */
 static osh_status row_put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;

@@ -36,7 +36,8 @@ typedef struct worker {
 } worker;
 
 /* Does the work of one thread, until all files are complete or one has failed. Downloads the next
- * file. If no file is left, downloads a part of a file that another thread downloads. */
+ * file. If no file is left, helps another thread: downloads a part of the file that this other
+ * thread downloads. */
 static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;

@@ -75,8 +75,8 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
 /* Computes the hash of the file's bytes with the algorithm of f->etag: SHA-256, or git's SHA-1. */
 osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const osh_hub_file *f,
                              const osh_hub_place *p);
-/* Fetches a part of a file that another thread downloads. *did is false if no part is left to
- * fetch. */
+/* Helps another thread: fetches a part of the file that this other thread downloads. *did is false
+ * if no part is left to fetch. */
 osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, bool *did);
 bool osh_hub_fetch_has_parts(const osh_hub_file *f); // true if several threads can fetch the file
 /* Sets *out (own) to the address of the file f on the Hub. */

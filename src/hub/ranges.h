@@ -3,8 +3,8 @@
  *   0              12 MB            24 MB                    96 MB
  *   [=====>         [======>         [==>                     ] parts 0 to 2; each grows to its end
  *
- * An idle thread takes the second half of the missing bytes of the largest part. The caller holds a
- * lock during each call. */
+ * An idle thread takes a part that no thread fetches, or else the second half of the missing bytes
+ * of the largest part. The caller holds a lock during each call. */
 #ifndef OSH_HUB_RANGES_H
 #define OSH_HUB_RANGES_H
 #include "base/base.h"

@@ -132,8 +132,9 @@ static osh_status splits_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_items(w, split_item, s);
 }
 
-/* Sets x->config to the configuration and checks that it has the split x->split. If not, fails with
- * a list of the names that exist. */
+/* Sets x->config to the requested configuration, or to the only one if none is requested. Fails if
+ * there is no such configuration, or if it lacks the split x->split. The message lists the names
+ * that exist. */
 static osh_status splits_find_config(osh_ctx *cx, reader *x, splits *s)
 {
     osh_status rc = OSH_OK;
@@ -159,7 +160,7 @@ done:
     return rc;
 }
 
-/* Asks the server for the list of splits and finds the configuration in the list. */
+/* Asks the server for the list of splits and finds the requested configuration in the list. */
 static osh_status rows_ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
@@ -342,7 +343,7 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // its members are views of those of `hub`; the endpoint changes below
+    osh_hub server = *hub; // views of the members of `hub`; the endpoint changes below
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own

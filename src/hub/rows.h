@@ -5,14 +5,13 @@
 #include "hub/ask.h"
 
 typedef struct osh_hub_rows { // a request for rows of a data set
-    /* Names of the data set and of its configuration. `config` is NULL if the only configuration is
-     * meant. */
+    /* Names of the data set and of its configuration. If `config` is NULL, the data set must have
+     * only one configuration. */
     const char *id, *config;
     const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     /* Template for the key "text" of a line, with "{column}"; NULL: rows are not changed. */
     const char *text;
-    /* Name of the column with a conversation. A line then has only this column. NULL: `text` makes
-     * the line. */
+    /* Name of the column with a conversation; a line has only this column. NULL: `text` is used. */
     const char *chat;
     /* True if conversations that do not begin with a system message get an empty system message. */
     bool system_first;
@@ -24,9 +23,9 @@ typedef struct osh_hub_rows { // a request for rows of a data set
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows);
 
-/* Sets all members except `splits` and `most` for the data set that LLM Compressor calls `name`.
- * Returns false if there is no such name, or if this program cannot make the texts of the data
- * set. */
+/* Sets all members of *rows except `splits` and `most` for the data set that LLM Compressor calls
+ * `name`. Returns false if there is no such name, or if this program cannot make the texts of the
+ * data set. */
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);
 typedef struct osh_hub_page { // properties of a page of the server's answer
     int64_t first;            // index of the first requested row in the split

@@ -48,8 +48,8 @@ static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
     return rc;
 }
 
-/* Sets *there to true if the file exists. If the file is missing, adds the name to the list l. If l
- * is NULL, adds it to no list. */
+/* Sets *there to true if the file exists. If the file is missing and l is not NULL, adds the name
+ * to the list l. */
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;

@@ -69,7 +69,7 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
-/* Reads the whole tensor t to the memory `to`, and applies its changes. */
+/* Reads the whole tensor t to the memory `to`, and applies the changes of t. */
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t);
 /* Loads a tensor in the dtype of the file. The caller owns *out. Fails if no tensor has this name,
@@ -96,15 +96,15 @@ osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *c
                                   const osh_ckpt_tensor *t, const osh_entry *part);
 /* Returns true if the tensor is virtual and its member `kept` is true. */
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
-/* Returns the tensor with this name (view) as the output copies it. For a virtual tensor with
- * `kept` this is the stored tensor with the same name. Returns NULL if no tensor has this name. */
+/* Returns the tensor (view) that the output copies under this name. If the tensor is virtual and
+ * its member `kept` is true, this is the stored tensor with the same name. Returns NULL if no
+ * tensor has this name. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
 /* Returns the number of elements of a row, which is the size of the last dimension. */
 int64_t osh_ckpt_columns(const osh_entry *e);
 /* Returns the number of bytes of all tensors in the shards. */
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
-/* Allocates ck->changes for the functions below, which change tensors. Must be called before these
- * functions. */
+/* Allocates ck->changes. Must be called before osh_checkpoint_change and osh_checkpoint_rewrite. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
 /* Folds factors into a tensor: each later read multiplies the tensor by the factors, in the order
  * of the calls. The arrays of `r` must live as long as the checkpoint. No other thread may read the
@@ -134,8 +134,8 @@ typedef struct osh_rewrite {
  * which they were added. Then its factors are applied. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
-/* Returns the unit of a tensor: the number of consecutive elements that must be changed together,
- * at least 1. */
+/* Returns the unit of a tensor: the number of consecutive elements that must be changed together.
+ * The unit is at least 1. */
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
 /* Returns an upper bound of the scratch memory (gross bytes) that one thread needs to apply the
  * changes of one tensor. */
@@ -201,9 +201,9 @@ char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *
                              const char *leaf);
 /* True if osh_checkpoint_part_experts or osh_checkpoint_part_for_vllm has made the entry. */
 bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
-/* Returns the name of a tensor in the file. For example, the file has experts.3.w13_weight_packed
- * for the tensor that this program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find
- * finds both names. */
+/* Returns the name that a tensor has in its file. For example, the file has
+ * experts.3.w13_weight_packed for the tensor that this program calls
+ * experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 #define OSH_README_NAME "README.md"
@@ -212,8 +212,8 @@ void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by os
  * list has no directories, shards or other weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf,
  * *.onnx, *.h5, *.msgpack, *.ot, *.ckpt). It does not have files that a run writes itself:
  * config.json, *.index.json, recipe.yaml, the README, oneshot.log and oneshot-*. It does not have
- * files that describe the source's quantization (hf_quant.h). `ck` may have only the member `dir`;
- * then no file counts as a shard. */
+ * files that describe the source's quantization (hf_quant.h). If only the member `dir` of `ck` is
+ * set, no file counts as a shard. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

@@ -1,6 +1,6 @@
 /* ckpt_changes.c - applies changes to tensors of a checkpoint when they are read: first the steps
  * of osh_checkpoint_rewrite, then the folded factors in the order in which they were added.
- * Checksums are computed from the bytes before these changes. */
+ * Checksums are computed before the changes are applied. */
 #include <assert.h>
 
 #include "base/xxh3.h"

@@ -207,8 +207,8 @@ done:
     return rc;
 }
 
-/* The tensor `of` contains all experts, and its first dimension is their number. Makes the entry of
- * expert e, which has the other dimensions. */
+/* Makes the entry of expert e. The tensor `of` contains all experts, and its first dimension is
+ * their number. The entry has the other dimensions. */
 static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 {
     int64_t bytes = (of->end - of->begin) / of->shape[0];
@@ -241,7 +241,7 @@ static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of,
         part->begin = at + first * width, part->end = part->begin + rows * width;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of the name of the tensor's
+/* Appends a tensor of expert e to p->tensors. `leaf` is the last part of the name of the tensor's
  * module. `first`: first row or column, as in part_take_rows. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
@@ -266,8 +266,8 @@ done:
     return rc;
 }
 
-/* Appends a tensor with the codes of an expert whose gate and up are one module. Its name becomes
- * gate_up_proj.weight_packed or down_proj.weight_packed. */
+/* Appends to p->tensors a tensor with the codes of an expert whose gate and up are one module. The
+ * end of the tensor's name becomes gate_up_proj.weight_packed or down_proj.weight_packed. */
 static osh_status expert_rename(osh_ctx *cx, parting *p, const osh_ckpt_tensor *t,
                                 const struct code_name *c)
 {

@@ -1,5 +1,5 @@
-/* ckpt_sums.c - computes checksums of files and of tensors that the run has not read. Compares the
- * tensors of a shard with the checksums that were recorded when they were read. */
+/* ckpt_sums.c - computes checksums of files, and of tensors that the run has not read. Also reads a
+ * shard again, and compares its tensors with the checksums that were recorded in the run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ done:
 }
 
 /* Computes the checksum of a tensor in the shard `f`. If the elements are contiguous in the file,
- * reads the bytes at once; otherwise, gathers the elements. */
+ * reads the range of the file. Otherwise reads the tensor with osh_checkpoint_read_part, in
+ * pieces. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {

@@ -1,8 +1,8 @@
-/* container.h - reads files that contain tensors. A container kind is a file format, a row of the
- * table in container.c. The functions of the row read the entries of a file and lay out a new file.
- * All other code uses entries and does not know the format. A new kind is one file and one row of
- * the table. An osh_container does not keep its file open, so a checkpoint may have more shards
- * than a process may have file descriptors. */
+/* container.h - reads files that contain tensors. A container kind is a file format. Each kind is a
+ * row of the table in container.c. The functions of the row read the entries of a file and lay out
+ * a new file. All other code uses entries and does not know the format. A new kind is one file and
+ * one row of the table. An osh_container does not keep its file open, so a checkpoint may have more
+ * shards than a process may have file descriptors. */
 #ifndef OSH_CONTAINER_H
 #define OSH_CONTAINER_H
 #include "base/file.h"
@@ -32,13 +32,12 @@ typedef struct osh_container_kind {
      * each byte of the file belongs to the header or to one tensor. */
     osh_status (*read)(osh_ctx *cx, osh_container *c);
     /* Computes the layout of a new file. The caller has set name, dtype and shape of each entry.
-     * Sorts the list, and sets begin and end of each entry. Sets *header to the header_bytes bytes
-     * before the data. The caller owns *header. */
+     * Sorts the list, and sets begin and end of each entry. Sets *header (own) to the bytes before
+     * the data, and *header_bytes to their number. */
     osh_status (*layout)(osh_ctx *cx, char **header, size_t *header_bytes, osh_entry **list,
                          int64_t n);
 } osh_container_kind;
-/* Returns the kind of the file `name`: the name ends in the kind's `tail`. Returns NULL if the name
- * has no known tail. */
+/* Returns the kind whose `tail` is the end of the file name `name`, or NULL if there is none. */
 const osh_container_kind *osh_container_kind_of(const char *name);
 /* Returns the kind of all files that the program writes. */
 const osh_container_kind *osh_container_written(void);

@@ -1,8 +1,8 @@
 /* edges.c - collects blocks of a file that contain the end of one piece and the beginning of the
  * next. A piece is the bytes of one call of osh_edges_write. The first and the last block of a
  * piece can be incomplete. The neighbouring pieces in the file complete such blocks, usually soon,
- * so few blocks wait at a time. If N_EDGES blocks wait and one more must wait, the oldest block is
- * written, as far as its bytes have arrived. */
+ * so few blocks wait at a time. If N_EDGES blocks wait and one more must wait, the bytes of the
+ * oldest block that have arrived are written. */
 #include "io/edges.h"
 
 #include <pthread.h>

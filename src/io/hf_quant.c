@@ -62,7 +62,7 @@ done:
     return rc;
 }
 
-/* Goes through the table, and reads the first file that exists beside config.json. */
+/* Reads the first file of the table `files` that exists beside config.json. */
 static osh_status quant_find_file(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;

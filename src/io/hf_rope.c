@@ -38,7 +38,8 @@ static const cJSON *rope_member(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* Returns the family's name of the key if config.json has no member with the usual name. */
+/* If config.json has no member `key` and the family has another name for this key, returns the
+ * other name. Otherwise returns `key`. */
 static const char *top_key(const reader *r, const char *key)
 {
     const char *other =

@@ -27,8 +27,8 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* Reads the header to *text (own). If the length of the header is larger than the file, fails
- * without allocating memory for it. */
+/* Reads the header to *text (own). If the header would be longer than the file, fails before memory
+ * for the header is allocated. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_container *st)
 {
     osh_status rc = OSH_OK;

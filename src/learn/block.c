@@ -1,5 +1,5 @@
-/* block.c - optimizes the codes of a block's Linears: draws samples, runs the samples forward and
- * backward through the block, and does a step. */
+/* block.c - optimizes the codes of a block's Linears. Each step draws samples, runs them forward
+ * and backward through the block, and changes the codes. */
 #include "learn/block.h"
 
 #include <string.h>
@@ -160,7 +160,7 @@ static osh_status learning_begin(osh_ctx *cx, osh_learning *l)
     OSH_NEW(cx, l->ids, osh_block_most_tokens(b));
     OSH_NEW(cx, l->counted, osh_block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
-    // `next` is at the end of the list, so the first draw shuffles the samples
+    // l->next is at the end of l->order, so the first draw shuffles the samples
     l->next = b->data->n;
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];

@@ -47,8 +47,8 @@ typedef struct osh_block {
     /* For each input, true if its values can differ from those in the original model. NULL: inputs
      * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
-    /* Copies rows of a sample to the tensor `to`, in the compute dtype. On a device, `to` is in its
-     * memory. k selects the rows:
+    /* Copies rows of a sample to the tensor `to`, in the compute dtype. If the block learns on a
+     * device, `to` is in the memory of the device. k selects the rows:
      *   k in [0, n_in)               value `in[k]` of the quantized model
      *   k in [n_in, n_in + n_out)    the target of `out[k - n_in]`
      *   k >= n_in + n_out            value `in[k - n_in - n_out]` of the original model */
@@ -82,6 +82,6 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
 /* Computes upper bounds of the bytes that osh_block_learn needs besides the weights. *host: bytes
  * of host memory with the allocator's overhead. *device: bytes in the arena of the device, 0
- * without one. Reads only O, I, group and rule.kind of args. */
+ * without one. Reads only the members O, I, group and rule.kind of the weights' `args`. */
 osh_status osh_block_bytes(osh_ctx *cx, size_t *host, size_t *device, const osh_block *b);
 #endif

@@ -15,7 +15,7 @@ done:
     return rc;
 }
 
-/* The values of the block, for the predictions of passes. All arrays are own [values]. */
+/* Flags of the graph's values, for the predictions of passes. All arrays are own [values]. */
 typedef struct block_marks { bool *leaves, *in, *all; } block_marks;
 
 static void marks_deinit(osh_ctx *cx, block_marks *m)
@@ -72,7 +72,7 @@ done:
     return rc;
 }
 
-/* Returns the host bytes of the lists of `learning`. */
+/* Returns the host bytes of the lists of an osh_learning. */
 static size_t block_list_bytes(const osh_block *b)
 {
     const osh_graph *g = b->g;

@@ -40,8 +40,9 @@ typedef struct osh_learning {
     /* own: for each token of the current batch, 1 if the loss counts the token, else 0. */
     uint8_t *counted;
     int64_t *offsets;     // own [1 + samples of a step]: first token of each sample in `ids`
-    /* On a device: memory for the targets of a batch or for inputs of the original model, and for a
-     * sum of each row. */
+    /* Memory on the device.
+     * target: the targets of a batch, or inputs of the original model.
+     * sums: a sum for each row. */
     void *target;         // own
     double *sums;         // own
     uint8_t *counted_there; // own: copy of `counted` on the device; NULL: all tokens count

@@ -1,5 +1,5 @@
 /* tune.c - makes the state of tuning: which weights of a quantized model are tuned, and from which
- * values they start. tune_steps.c changes them. */
+ * values they start. tune_steps.c changes the weights. */
 #include "learn/tune_state.h"
 
 #include <string.h>
@@ -9,11 +9,11 @@
 
 /* One of every HELD rows is used for validation and not for learning. */
 enum { HELD = 8 };
-/* Estimated bytes of the small allocations. tune_kept_bytes does not compute them one by one. */
+/* Estimated bytes of the small allocations. tune_kept_count does not compute them one by one. */
 enum { SMALL_BYTES = 1 << 16 };
-/* List of the arrays of osh_tune. An array has one element per weight, per value of the graph or
- * per row of the data (`of`). osh_tune_new allocates the arrays of the list, osh_tune_free frees
- * them, and osh_tune_bytes adds up their bytes. */
+/* List of the arrays of osh_tune. The member `of` says if an array has one element for each weight,
+ * for each value of the graph or for each row of the data. osh_tune_new allocates the arrays of the
+ * list, osh_tune_free frees them, and osh_tune_bytes adds up their bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(osh_tune_learner), OF_WEIGHTS},

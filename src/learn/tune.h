@@ -32,8 +32,8 @@ typedef struct osh_tune_model { // a model to tune, and its device; all pointers
     const osh_checkpoint *ck; // checkpoint with the weights of g
     const osh_dataset *data;
     /* True if the model is tuned on a device. The arena of the device then has the weights, the
-     * numbers of the tuned weights and the values of a row. The hidden values of the original model
-     * are in host memory. */
+     * arrays that tuning needs for each tuned weight, and the values of a row. The hidden values of
+     * the original model are in host memory. */
     bool on_device;
     osh_device *device;       // this device; NULL if only memory is predicted
 } osh_tune_model;

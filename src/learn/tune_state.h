@@ -51,11 +51,11 @@ osh_status osh_tune_fetch(osh_ctx *cx, osh_tensor **out, const osh_tensor *x);
 osh_status osh_tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset);
 void osh_tune_learner_deinit(osh_ctx *cx, osh_device *d, osh_tune_learner *l);
 /* Adds the bytes of the arrays of a learner to the memory of tuning. n_scales: 0 for a norm.
- * Returns the bytes of a copy of the learner's numbers in host memory. */
+ * Returns the number of bytes of a copy of the learner's values (osh_tune_here) in host memory. */
 size_t osh_tune_learner_count(osh_tune_memory *m, const osh_weight *w, int64_t n_scales,
                               bool on_device);
-/* Copies the numbers that decide the codes and scales of a Linear to host memory. Sets *c to these
- * numbers (v, s0 and d). If they are in host memory already, they are not copied, and *own becomes
+/* Copies to host memory the values v, s0 and d, which decide the codes and scales of a Linear. Sets
+ * *c to these values. If they are in host memory already, they are not copied, and *own becomes
  * NULL. Otherwise the caller frees *own. */
 osh_status osh_tune_here(osh_ctx *cx, osh_tune_codes *c, float **own, const osh_tune_learner *l);
 /* Sets m->row, and m->device_row with a device, to the largest number of bytes that are allocated

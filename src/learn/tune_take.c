@@ -60,8 +60,8 @@ void osh_tune_learner_deinit(osh_ctx *cx, osh_device *d, osh_tune_learner *l)
     osh_free(cx, l->start);
 }
 
-/* Sets *here to a tensor in host memory with the elements of w. If it is a copy, the caller frees
- * it as *own. */
+/* Sets *here to a tensor in host memory with the elements of w. If this tensor is a copy, the
+ * caller frees it as *own. */
 static osh_status tune_host_copy(osh_ctx *cx, const osh_tensor **here, osh_tensor **own,
                                  const osh_tensor *w)
 {
@@ -100,7 +100,7 @@ done:
     return rc;
 }
 
-/* Computes the first numbers of a Linear in host memory: v [O, I] and s0 [O, G]. w: the original
+/* Computes the initial values v [O, I] and s0 [O, G] of a Linear in host memory. w: the original
  * weight, in host memory. O, I and G are those of c. */
 static void tune_first(float *v, float *s0, const osh_tune_codes *c, const osh_tensor *w,
                        const int8_t *codes, const osh_qparams *params)
@@ -115,7 +115,7 @@ static void tune_first(float *v, float *s0, const osh_tune_codes *c, const osh_t
     }
 }
 
-/* Sets the first numbers of a Linear, which may be on a device. */
+/* Sets the initial values of the learner `l` of a Linear, in host memory or on a device. */
 static osh_status tune_begin(osh_ctx *cx, const osh_tune *t, osh_tune_learner *l,
                              const int8_t *codes, const osh_qparams *params)
 {

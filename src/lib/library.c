@@ -1,5 +1,5 @@
-/* library.c - implements include/oneshot.h with the jobs of src/api: a context, arguments by name,
- * callbacks.
+/* library.c - implements include/oneshot.h: a context, arguments by name, and callbacks. The
+ * functions of src/api run the jobs.
  *
  * The program's own types are not visible outside, so osh_ctx and the tables of options may
  * change. */

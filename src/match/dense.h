@@ -4,13 +4,13 @@
 #include "base/buf.h"
 #include "match/matching.h"
 
-/* If the bytes of the dense weights are more than this fraction of the bytes of the decoder blocks,
- * the user gets a warning. */
+/* If the dense weights of the decoder blocks have more than this fraction of the bytes of all
+ * weights of the decoder blocks, the user gets a warning. */
 static const double OSH_DENSE_MUCH = 0.1;
 
 /* Sets p->dense to a list of weights that stay dense. The list has only weights of two or three
- * dimensions. Sets p->dense_share to their bytes divided by the bytes of the decoder blocks. why
- * [ck->n_tensors]: reason why each tensor stays dense, or NULL. */
+ * dimensions. Sets p->dense_share to the fraction of the bytes of the decoder blocks that stays
+ * dense. why [ck->n_tensors]: reason why each tensor stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 /* Writes a module's name to b, with * in place of its numbers: "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);

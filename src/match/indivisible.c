@@ -67,8 +67,8 @@ done:
     return rc;
 }
 
-/* Returns a group size that replaces the group size of the scheme, or 0 if there is none. `quality
- * best` may choose 64 or 32 if no option sets a group size, and if the new size divides `common`.
+/* `quality best` replaces the group size of the scheme by 64 or 32, if no option sets a group size
+ * and the new size divides `common`. Returns the new size, or 0 if the size is not replaced.
  * common: greatest common divisor of the numbers of columns of all modules with this scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {

@@ -226,8 +226,8 @@ done:
 }
 
 /* Fails if vLLM would load the experts of gpt-oss wrongly (GptOssRoutedExperts,
- * _load_weights_other). Its loader ignores zero points and global scales without a message. For
- * dense experts, it expects a layout that the output does not have. */
+ * _load_weights_other). vLLM's loader ignores zero points and global scales without a message. For
+ * dense experts, the loader expects a layout that the output does not have. */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -38,8 +38,8 @@ typedef struct osh_linear { // a Linear (or embedding) that is quantized or prun
         int reader, user;
         int joint;          // index of the next Linear that shares the global scale (globals.h)
     } next;                 // each of the three members is -1 if there is no such Linear
-    /* Bits OSH_STAT_* of all statistics that the Linear needs. osh_wants returns the bits for the
-     * current traversal. */
+    /* Bits OSH_STAT_* of all statistics that the Linear needs. osh_wants (schedule/schedule.h)
+     * returns the bits for one traversal (plan/traversals.h). */
     unsigned wants;
     /* If there are several traversals: index of the traversal that collects data for the Linear;
      * -1: the Linear needs no data. */
@@ -119,7 +119,7 @@ typedef struct osh_matching {
     osh_strs ignore;         // own: ignore list for the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
     int64_t n_dense;
-    double dense_share; // bytes of the dense weights divided by the bytes of the decoder blocks
+    double dense_share; // fraction of the bytes of the decoder blocks that stays dense
     char *format;            // own: name of the format at the top level of the config
     char *quantization_json; // own
     /* The next two members describe changes of the model that are made before modules are

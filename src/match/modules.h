@@ -61,7 +61,8 @@ void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs);
  * targets match. */
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 /* Makes the ignore list as compressed-tensors does: it has each dense module whose class also has
- * quantized modules. Also adds names that modules have in other loaders. */
+ * quantized modules. Also adds the names that these modules have in loaders, if these names differ
+ * from those in the checkpoint. */
 osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 /* Infers the format of each group and the format at the top level. Then prints the
  * quantization_config of the output. */

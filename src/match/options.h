@@ -114,9 +114,10 @@ osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fiel
 /* Sets one option of `oneshot`, like osh_argument_set without `given`. */
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 /* Arguments of LLM Compressor's oneshot() that this program does not have. In a row, `values` lists
- * the values that this program accepts because they change nothing. If `values` is NULL, it accepts
- * all values; if it is "", none. `doc` gives the reason. osh_option_python returns OSH_OK for the
- * accepted values. For other values it fails, and the message says what the user can do instead. */
+ * the values that this program accepts because they change nothing. If `values` is NULL, the
+ * program accepts all values. If `values` is "", it accepts none. `doc` gives the reason.
+ * osh_option_python returns OSH_OK for the accepted values. For other values it fails, and the
+ * message says what the user can do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 

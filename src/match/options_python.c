@@ -1,6 +1,6 @@
 /* options_python.c - handles the arguments of LLM Compressor's oneshot() that this program does not
- * have. It accepts a value that does not change what this program does. For other values, the error
- * says what the user can do instead. */
+ * have. A value is accepted if it does not change the output of this program. For other values, the
+ * error says what the user can do instead. */
 #include <string.h>
 #include <strings.h>
 

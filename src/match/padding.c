@@ -313,7 +313,7 @@ static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *lis
 {
     osh_status rc = OSH_OK;
     osh_map *tails = NULL; // own
-    bool *used = NULL;     // own [tensors]: true if a weight of the graph is the tensor
+    bool *used = NULL;     // own [tensors]: true if the tensor is a weight of the graph
     int64_t w;
     OSH_NEW(cx, used, s->in->ck->n_tensors);
     OSH_TRY(osh_map_new_views(cx, &tails, 64));

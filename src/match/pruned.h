@@ -22,7 +22,7 @@ typedef struct osh_prunable {
 /* Sets the results (unreached, modifier, sparsity, aimed) of the n modules. */
 osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n);
 extern const osh_q_scheme osh_pruned_scheme; // scheme of Linears that are pruned and not quantized
-/* Adds the statistics that the modifier with index `pruner` needs to l->wants. Fails if this
+/* Adds to l->wants the statistics that the modifier with index `pruner` needs. Fails if this
  * modifier cannot prune the Linear. */
 osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, int pruner);
 #endif

@@ -1,7 +1,7 @@
 /* gemm.h - computes f32 products of row-major matrices on one thread, by OpenBLAS.
  *
- * The last bits of a product depend on m, n and k. So callers cut rows into tiles whose size
- * depends only on one sample, and not on the batch. */
+ * The last bits of a product depend on its sizes m, n and k. So callers cut rows into tiles whose
+ * size depends only on one sample, and not on the batch. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"

@@ -9,9 +9,9 @@
  *   amx            SkylakeX
  *
  * An OpenBLAS core is a group of kernels for one CPU family. `--isa auto` selects the best set of
- * the CPU, and the core of this set. It gives the same bytes as `--isa` with the name of this set.
- * If nobody selects a core, OpenBLAS chooses one by CPU model (Zen, Haswell, Cooperlake). Two CPU
- * models with the same instruction set could then give different last bits. */
+ * the CPU, and the core of this set. `auto` gives the same bytes as the name of this set. If nobody
+ * selects a core, OpenBLAS chooses one by CPU model (Zen, Haswell, Cooperlake). Two CPU models with
+ * the same instruction set could then give different last bits. */
 #ifndef OSH_OPS_ISA_H
 #define OSH_OPS_ISA_H
 #include "base/isa.h"

@@ -5,8 +5,8 @@
 #include "math/softmax512.h"
 #include "math/span.h"
 
-/* True if the instruction set in use has AVX-512 and dt is BF16. Unless a comment says otherwise,
- * the functions below may be called only then, because they round to BF16. */
+/* True if the instruction set in use has AVX-512 and dt is BF16. If this is false, the functions
+ * below must not be called, except where their comments allow another dt. (They round to BF16.) */
 bool osh_span512_takes(osh_dtype dt);
 /* Does the work of osh_span_glu with dt BF16. `act` must not be OSH_ACT_GELU. */
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
@@ -18,8 +18,8 @@ bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, in
 bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 /* Does the work of osh_span_rms_norm with dt OSH_BF16. */
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
-/* Does the work of osh_span_softmax. If the instruction set in use has AVX-512, dt may also be
- * F32. */
+/* Does the work of osh_span_softmax. The instruction set in use must have AVX-512, but dt may also
+ * be F32. */
 void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 typedef struct osh_norm512 {
     const float *w; // weight, [n]; view

@@ -14,7 +14,7 @@ typedef struct ada { // arguments of the three modifiers
     /* Value of the key beta. The keys beta and lr_adjust are read by osh_ada_key, because the table
      * of fields cannot describe lists. */
     double beta[2];
-    /* Value of the key lr_adjust: the learning rate is adjust[1] where the error of rounding to
+    /* Value of the key lr_adjust: the learning rate is adjust[1] if the error of rounding to
      * nearest exceeds adjust[0]. If the key is not given, adjust[1] is 0. */
     double adjust[2];
     bool minmax;         // AutoRound only: true if the ranges of groups are learned, too

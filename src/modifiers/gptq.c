@@ -1,8 +1,8 @@
 /* gptq.c - implements GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for
  * Generative Pre-trained Transformers" (arXiv 2210.17323), as in
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. The reference multiplies the Hessian H =
- * X^T X by 2/n, which has no effect except in dead columns. It does these steps for the Linears
- * that read one input X:
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py (the reference). The reference multiplies
+ * the Hessian H = X^T X by 2/n, which has no effect except in dead columns. It does these steps for
+ * the Linears that read one input X:
  *
  *   - sort the columns by descending diag H (actorder static; ties by index)
  *   - in dead columns (diag 0), set diag to 1 and the weights to 0

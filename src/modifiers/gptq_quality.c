@@ -1,6 +1,6 @@
 /* gptq_quality.c - reads and runs the keys of GPTQModifier that LLM Compressor does not have: a
  * search for scales before the column loop, and steps after the loop that lower the loss. These
- * keys do not change the format of the output, so inference engines load it with the same kernels.
+ * keys do not change the format of the output, so inference engines use the same kernels for it.
  *
  *   scale_search: ldl
  *   refine: [rescale, descend, fit_scales]

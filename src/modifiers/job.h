@@ -96,8 +96,8 @@ struct osh_linear_job { // one Linear to quantize or prune
     double nearest;
     /* Result: the objective after each step. Empty if the solve has only one step. */
     osh_losses losses;
-    /* Result, static text: which other method was used instead of that of the modifier, and why.
-     * NULL: the method of the modifier was used. */
+    /* Result, static text: the method that was used instead of the modifier's method, and the
+     * reason. NULL: the method of the modifier was used. */
     const char *fallback;
     /* Is called when the results of the job are complete. The function may take ownership of the
      * results, but not of w. So the results of many jobs need not be in memory at the same time.

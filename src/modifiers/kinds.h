@@ -1,5 +1,5 @@
 /* kinds.h - lists the kinds of modifiers. A kind is a small table of functions; the row of a
- * modifier (modifier.h) points to the tables of the kinds that it has:
+ * modifier (modifier.h) points to the tables of the modifier's kinds:
  *
  *   solver      changes the weights of Linears; quantizers and pruners are solvers, too
  *   quantizer   its solver returns codes
@@ -67,13 +67,14 @@ enum {
     OSH_FREE_SIGNS = 8   // scales may be negative where osh_q_may_be_signed() is true
 };
 typedef struct osh_quantizer {
-    /* Sets the arguments of m for quality 'best', before its keys are read. NULL: the modifier does
-     * not have this quality. */
+    /* Sets the arguments of m for quality 'best', before the keys of m are read. NULL: the modifier
+     * does not have this quality. */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
-    /* Returns true if m does the same as QuantizationModifier. This may depend on the arguments of
-     * m. NULL: m never does the same. */
+    /* Returns true if m does the same as QuantizationModifier. The result may depend on the
+     * arguments of m. NULL: m never does the same. */
     bool (*is_nearest)(const osh_modifier *m);
-    /* Returns the allowed differences as OSH_FREE_* bits. NULL: there are none. */
+    /* Returns the allowed differences from rounding to nearest, as OSH_FREE_* bits. NULL: there
+     * are none. */
     unsigned (*freedom)(const osh_modifier *m);
     /* Returns the name of step k of a solve. The loss of this step is osh_losses.of[k]. NULL: the
      * steps have no names. */
@@ -84,11 +85,11 @@ typedef struct osh_quantizer {
 
 /* Functions of a modifier that learns from the output of a whole block (learn/block.h). */
 typedef struct osh_learner {
-    // Returns how a block is learned (view), or NULL if m learns Linear by Linear. The arguments of
-    // m may decide which of the two it does.
+    // Returns how a block is learned (view), or NULL if m learns Linear by Linear. The result may
+    // depend on the arguments of m.
     const osh_block_rule *(*blocks)(const osh_modifier *m);
-    /* Begins the learning of one Linear, job j. Reads the name, scheme and w of j, and sets its
-     * params and codes by rounding to nearest. Sets *a to the arguments of osh_ada_learner_new. */
+    /* Begins the learning of one Linear, job j. Reads j->name, j->scheme and j->w. Sets j->params
+     * and j->codes by rounding to nearest. Sets *a to the arguments of osh_ada_learner_new. */
     osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     // Is called after learning. Copies the learned scales to the params of j, and frees the
     // arguments *a.
@@ -99,9 +100,9 @@ typedef struct osh_learner {
 } osh_learner;
 
 /* The solver of a pruner sets weights to 0. After `compress`, `codes` of a job is the pruned weight
- * in the dtype of w, and `packed` is true. The modifier has one scheme. It names targets (Linears,
- * or modules that contain Linears), and has no quantization arguments. A quantizer may follow in
- * the recipe. */
+ * in the dtype of w, and `packed` is true. The modifier has one scheme. The scheme names targets
+ * (Linears, or modules that contain Linears), and has no quantization arguments. A quantizer may
+ * follow in the recipe. */
 
 /* Properties that a pruned weight must have when the output is checked. */
 typedef struct osh_prune_rule {
@@ -113,8 +114,8 @@ typedef struct osh_prune_rule {
 typedef struct osh_owl osh_owl;
 typedef struct osh_pruner {
     osh_prune_rule (*rule)(const osh_modifier *m, double sparsity);
-    /* Sets *out to the sparsity of one module. n modules match the targets, and this is number k of
-     * them. Fails if the recipe has a list of sparsities whose length is not n. */
+    /* Sets *out to the sparsity of module number k of the n modules that match the targets. Fails
+     * if the recipe has a list of sparsities whose length is not n. */
     osh_status (*sparsity)(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n);
     // Fails if the modifier cannot prune the Linear `name`, which has I input features.
     osh_status (*takes)(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I);
@@ -189,8 +190,8 @@ typedef struct osh_transform {
                         const osh_q_scheme *s);
 } osh_transform;
 
-/* A modifier that changes the model before its modules are matched. osh_rotate_of (rotate.h) or
- * osh_reap_of (experts.h) returns its arguments. */
+/* A modifier that changes the model before modules are matched. osh_rotate_of (rotate.h) or
+ * osh_reap_of (experts.h) returns the arguments of the modifier. */
 typedef struct osh_rewriter {
     /* True: must be the first modifier of a recipe, because it changes the modules that the other
      * modifiers see. */

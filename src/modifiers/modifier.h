@@ -1,6 +1,6 @@
 /* modifier.h - declares the modifiers of a recipe. None of them changes the forward pass. A
- * quantizer or a pruner declares which statistics of a Linear's input it needs. It converts weights
- * to codes when the statistics are complete. A transform computes a factor for each channel of a
+ * quantizer or a pruner declares which statistics of a Linear's input it needs. When the statistics
+ * are complete, it converts weights to codes. A transform computes a factor for each channel of a
  * layer's output. Before quantization, the weights of the layer are divided by the factors, and the
  * weights of the Linears that read the output are multiplied by the factors. A new modifier needs a
  * file src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
@@ -84,7 +84,7 @@ struct osh_modifier_type {
     const osh_rewriter *rewriter;
 };
 bool osh_modifier_wants_data(const osh_modifier *m); // true if m needs a statistic of inputs
-/* True if the modifier quantizes Linears. Its schemes are then those of the Linears. */
+/* True if the modifier quantizes Linears. The Linears then get the schemes of the modifier. */
 static inline bool osh_modifier_quantizes(const osh_modifier *m)
 {
     return m->type->quantizer != NULL;
@@ -108,7 +108,7 @@ const osh_block_rule *osh_modifier_blocks(const osh_modifier *m);
 /* Returns the probability that an element of an input comes from the quantized model. All other
  * elements come from the original model. */
 double osh_modifier_share(const osh_modifier *m);
-/* Returns the differences that m may cause (OSH_FREE_* bits). */
+/* Returns the differences from rounding to nearest that m may cause (OSH_FREE_* bits). */
 unsigned osh_modifier_freedom(const osh_modifier *m);
 /* Returns how the model is tuned after all solves (view), or NULL if it is not tuned. */
 const struct osh_tune_rule *osh_modifier_tunes(const osh_modifier *m);

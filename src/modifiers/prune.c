@@ -10,9 +10,9 @@
  *
  * SparseGPT uses H as GPTQ does. In dead columns the diagonal becomes 1, and the weights become 0.
  * Then `dampening_frac * mean(diag)` is added to the diagonal. If H cannot be factored, the
- * identity is used, as in LLM Compressor. The key `sparsity` can be a list with one number for each
- * module that the targets name. MagnitudePruningModifier has no schedule: it prunes to
- * final_sparsity in one step. */
+ * identity replaces its factor, as in LLM Compressor. The key `sparsity` can be a list with one
+ * number for each module that the targets name. MagnitudePruningModifier has no schedule: it prunes
+ * to final_sparsity in one step. */
 #include "modifiers/prune.h"
 #include "modifiers/prune_factor.h"
 #include "modifiers/recipe_quant.h"

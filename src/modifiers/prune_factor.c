@@ -15,7 +15,7 @@ static bool factor_damp(const osh_prune_factor *f, float *d, int64_t I,
     bool finite = true;
     for (int64_t i = 0; i < I; i++) {
         f->dead[i] = d[i] == 0;
-        // The reference multiplies X^T X by 2 / n_samples, and then sets the diagonal of dead
+        // LLM Compressor multiplies X^T X by 2 / n_samples, and then sets the diagonal of dead
         // columns to 1. Here X^T X is not multiplied, so n_samples / 2 takes the place of 1.
         if (f->dead[i]) d[i] = 0.5f * (float)damping->n_samples;
         mean += d[i];

@@ -29,7 +29,7 @@ typedef struct osh_prune_place {
     bool stays; // true: if a device has the Hessian, the factor remains there
 } osh_prune_place;
 /* Returns the number of host bytes that a factor needs until osh_prune_factor_deinit. Sets *work to
- * the number of host bytes that osh_prune_factor_fill needs, including those of the factor. */
+ * the number of host bytes that osh_prune_factor_fill needs, including the bytes of the factor. */
 size_t osh_prune_factor_bytes(int64_t I, int n_threads, osh_prune_place place, size_t *work);
 /* Returns the number of bytes that osh_prune_factor_fill allocates in the arena of a device. */
 size_t osh_prune_factor_device_bytes(int64_t I);

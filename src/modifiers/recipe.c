@@ -13,8 +13,8 @@
 #include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
-/* Keys of modifiers of LLM Compressor that have no effect in this program. They are accepted, and a
- * message says so. */
+/* Keys of modifiers of LLM Compressor that have no effect in this program. The keys are accepted,
+ * with a message. */
 static const char *const without_effect[] = {
     "batched_quantization",
     "requires_calibration_data",

@@ -48,7 +48,7 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
                                const osh_recipe_flags *flags);
 
 typedef struct osh_recipe_group { // a scheme, and the modules that get this scheme
-    int modifier;               // index in the recipe of the modifier that has this scheme
+    int modifier;               // index of the recipe's modifier that has this scheme
     const char *name;           // view
     const osh_q_scheme *scheme; // view; its group_name and targets are not read
     const char *const *modules; // views

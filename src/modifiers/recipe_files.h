@@ -1,5 +1,5 @@
-/* recipe_files.h - checks the file names in a recipe. The author of a recipe may be unknown, so a
- * recipe may only name files in the output directory. */
+/* recipe_files.h - checks the file names in a recipe. The author of a recipe may be unknown, so
+ * the name of a file outside of the output directory is an error. */
 #ifndef OSH_RECIPE_FILES_H
 #define OSH_RECIPE_FILES_H
 #include "modifiers/modifier.h"

@@ -1,6 +1,6 @@
 /* recipe_flags.c - makes a recipe with one modifier from command line flags. The output gets a copy
  * of the recipe. If flags change a preset, the recipe has a config group instead of the name of the
- * preset, so that LLM Compressor can read it. */
+ * preset, so that LLM Compressor can read the recipe. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -84,7 +84,7 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    // if a preset with integer weights also quantizes inputs, they are dynamic with strategy token
+    // presets with integer weights quantize inputs dynamically, with strategy token
     if (in->present)
         OSH_TRY(osh_buf_printf(
             cx, b,

@@ -6,11 +6,11 @@
  * If the cost of each output for the model's loss is known (`care` of osh_linear_job), the sum of
  * each row is multiplied by the cost of the row's output.
  *
- * For GPTQ, c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding
- * error as large as that of rounding to nearest. Later columns compensate a part of this error; the
+ * For GPTQ, c_j = 1 / U_jj^2 with U of gptq.c. In each column GPTQ makes a rounding error as
+ * large as that of rounding to nearest. Later columns compensate a part of this error; the
  * remaining loss is c_j times the squared error. So one factorization is enough for all candidates.
  * For rounding to nearest, c_j = H_jj, as if the errors of different columns were independent. For
- * OSH_SURVEY_BITS bits, c_j is always H_jj. The run can measure how rounding to OSH_SURVEY_BITS
+ * OSH_SURVEY_BITS bits, c_j is always H_jj. The program can measure how rounding to OSH_SURVEY_BITS
  * bits changes the model's loss. The importance of the Linear is the measured change divided by the
  * estimated loss.
  *
@@ -60,8 +60,7 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        /* a candidate that is a named scheme and the modifier's scheme may round inputs in
-         * different ways */
+        /* a named scheme may round inputs in another way than the scheme of the modifier */
         if (!m->candidates[k].bits) return true;
     return false;
 }

@@ -5,7 +5,7 @@
 #define OSH_SURVEY_H
 #include "modifiers/modifier.h"
 
-/* Turns the quantizer m into a survey. Its arguments and schemes do not change. */
+/* Turns the quantizer m into a survey. The arguments and schemes of m do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
 /* Sets *out to the scheme s, changed to candidate number k. The first candidates are numbers of
  * bits, in ascending order. The other candidates are named schemes. The strings of *out are views

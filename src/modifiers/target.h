@@ -1,7 +1,7 @@
 /* target.h - computes the weight that GPTQ approximates. With target 'original', this weight is W
  * + W S and not W. X is the input of the Linear in the quantized model, and X0 is the input in the
- * original model. The output of W + W S on X is closer to X0 W^T than the output of any other
- * weight (ops/gptq_shift.c). */
+ * original model. Apart from damping, the output of W + W S on X is closer to X0 W^T than the
+ * output of any other weight (ops/gptq_shift.c). */
 #ifndef OSH_TARGET_H
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"

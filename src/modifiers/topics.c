@@ -1,5 +1,5 @@
-/* topics.c - contains the texts of `oneshot help TOPIC`. Each has at most 40 lines and 80
- * columns. */
+/* topics.c - contains the texts of `oneshot help TOPIC`. Each text has at most 40 lines
+ * and 80 columns. */
 #include "modifiers/topics.h"
 
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #include "ranks/table.h"
 
 /* all: communicator for transfers; the receiver knows which transfer comes next.
- * control: communicator for control messages; the receiver asks whether one has arrived. */
+ * control: communicator for control messages; the receiver asks whether a message has arrived. */
 static MPI_Comm all, control;
 
 static int module_open(osh_ranks_facts *to)

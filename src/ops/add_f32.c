@@ -1,5 +1,5 @@
-/* add_f32.c - y = a + b, a residual connection with an F32 sum in a model with 16-bit activations
- * (Mamba 2's residual_in_fp32).
+/* add_f32.c - computes y = a + b, a residual connection with an F32 sum in a model with 16-bit
+ * activations (Mamba 2's residual_in_fp32).
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D] F32
  *

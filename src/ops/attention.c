@@ -63,7 +63,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 /* One query (row i of a sample) of one head. All pointers except p and dp are views. */
 typedef struct query {
     /* q: the query, [Dh]. dy: gradient of the query's output, [Dh].
-     * k, v: keys and values that the head uses. They begin with the sample's first token. */
+     * k, v: keys and values that the head uses, from the sample's first token on. */
     const float *q, *k, *v, *dy;
     /* Gradients of q, k and v, with the strides of q, k and v; NULL: not computed. */
     float *dq, *dk, *dv;
@@ -236,7 +236,8 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
 }
 
 /* Computes attention for the next tokens of a sample that is computed in several calls. Appends
- * their keys and values to the state (the KV cache). Then attends to all keys of the state. */
+ * the keys and values of these tokens to the state (the KV cache). Then attends to all keys of the
+ * state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;

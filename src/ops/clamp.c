@@ -1,4 +1,4 @@
-/* clamp.c - computes y = min(max(x, -limit), limit)
+/* clamp.c - computes y = min(max(x, -limit), limit).
  *
  *   in[0] x [N, D]
  *   out y [N, D], may overwrite x

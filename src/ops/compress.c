@@ -65,10 +65,9 @@ static const void *compress_at(const compress_job *j, int k, int64_t row, int64_
 }
 
 typedef struct window_part { // columns [c, c + n) of one window
-    int64_t last;            // number of the row of the window's last token
+    int64_t last;            // row number of the window's last token
     /* Number of the first row that the entry uses. If it is 0, the entry uses only the rows of its
-     * window. If it is -m, the entry also uses the previous window, whose rows have the numbers -m
-     * to -1. */
+     * window. If it is -m, the entry also uses the previous window, which is rows -m to -1. */
     int64_t first;
     int64_t c, n;
 } window_part;

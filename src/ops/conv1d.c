@@ -54,8 +54,8 @@ typedef struct conv_job {
 } conv_job;
 
 /* Returns a pointer to channel c of row `row` of x. If only the next tokens of a sample are
- * computed (osh_op_past), the rows of earlier tokens have negative numbers. These rows are in the
- * state [K - 1, C]. */
+ * computed (osh_op_past), the row numbers of earlier tokens are negative. Rows with negative
+ * numbers are in the state [K - 1, C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -180,8 +180,8 @@ typedef struct conv_back_job {
     double *room;  // own: scratch, for each thread [2, tokens of the longest sample]
 } conv_back_job;
 
-/* Computes a chunk of channels for all samples, one sample after the other. So the gradients of
- * weights are summed in the order of the samples. */
+/* Computes the gradients of a chunk of channels for all samples, one sample after the other. So the
+ * gradients of weights are summed in the order of the samples. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const conv_back_job *j = user;

@@ -63,7 +63,7 @@ int64_t osh_gathered_rows(int64_t n);
 
 typedef struct osh_sampled_rows { // rows of a value of an expert, and their samples
     osh_op_rows rows; // row numbers in the value; rows.at NULL: the first rows
-    /* View [rows.n], in device memory: the number of each row's token in the batch. */
+    /* View [rows.n], in device memory: for each row, the index of its token in the batch. */
     const int32_t *tokens;
     const osh_seqs *seqs; // view: samples of the batch
 } osh_sampled_rows;

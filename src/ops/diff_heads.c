@@ -1,4 +1,5 @@
-/* diff_heads.c - y = (1 - l0) norm(a - l b), head by head: the end of differential attention.
+/* diff_heads.c - computes y = (1 - l0) norm(a - l b), head by head. This is the end of differential
+ * attention.
  *
  *   in[0] a [N, H*W]     in[1] b [N, H*W]     in[2..5] q1, k1, q2, k2 [W/2]     out y [N, H*W]
  *

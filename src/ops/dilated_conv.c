@@ -49,9 +49,9 @@ static int64_t dilated_reach(const osh_dilated_conv_attr *at)
     return (at->kernel - 1) * at->dilation;
 }
 
-/* Reads channels [c, c + n) of row `row` to x [n]. If only the next tokens of a sample
- * are computed (osh_op_past), rows of earlier tokens have negative numbers, and are in the
- * state. */
+/* Reads channels [c, c + n) of row `row` to x [n]. If only the next tokens of a sample are computed
+ * (osh_op_past), the row numbers of earlier tokens are negative. Rows with negative numbers are in
+ * the state. */
 static void dilated_row(float *x, const osh_op_args *a, int64_t row, int64_t c, int64_t n)
 {
     const osh_tensor *in = a->in[0];

@@ -1,4 +1,4 @@
-/* embedding.c - y = W[id], copies rows of a table.
+/* embedding.c - computes y = W[id]: copies rows of a table.
  *
  *   in[0] ids I32 [N]
  *   in[1] w [V, D]

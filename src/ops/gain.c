@@ -1,4 +1,4 @@
-/* gain.c - y = x w, where w is one number for all elements (Gemma 4's layer_scalar).
+/* gain.c - computes y = x w, where w is one number for all elements (Gemma 4's layer_scalar).
  *
  *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may overwrite x
  *

@@ -1,4 +1,4 @@
-/* gaussian_topk.c - y = max(x - mean(x) - z std(x), 0), row by row.
+/* gaussian_topk.c - computes y = max(x - mean(x) - z std(x), 0), row by row.
  *
  *   in[0] x [N, F]     out y [N, F]     y may overwrite x
  *

@@ -1,4 +1,4 @@
-/* glu.c - y = act(gate) * up, the activation of a gated MLP.
+/* glu.c - computes y = act(gate) * up, the activation of a gated MLP.
  *
  *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]
  *

@@ -8,14 +8,13 @@
  * A row d of D becomes d P^T U^T U P. The permutation P brings columns into solving order.
  *
  * X: inputs of a Linear in the quantized model. X0: its inputs in the original model. The outputs
- * of the weight W + W S on X are as close as possible to the outputs of W on X0. The reason is that
- * V minimizes |X (W + V)^T - X0 W^T|^2:
+ * of the weight W + W S on X are close to the outputs of W on X0. They are as close as possible
+ * without damping, because W S is then the matrix V that minimizes |X (W + V)^T - X0 W^T|^2:
  *
  *   D = (X0 - X)^T X
  *   V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1
  *
- * Here the Hessian H is damped. (The closed form is from Li et al. 2025, "GPTAQ".) Shapes: I
- * in_features. */
+ * (The closed form is from Li et al. 2025, "GPTAQ".) Shapes: I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -1,5 +1,5 @@
-/* kernel.h - declares functions that several kernels use. They load weights, compute activations,
- * make tiles, and run loops over channels and heads.
+/* kernel.h - declares functions that several kernels use. The functions load weights, compute
+ * activations, make tiles, and run loops over channels and heads.
  *
  * Kernels round to the dtype of the model at the points where transformers' eager Llama code
  * rounds. The graph checks all shapes before a kernel runs, so kernels only assert shapes. */
@@ -31,8 +31,8 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
 /* For reference kernels: computes the activation `act` of x with the formulas of glu.c. */
 double osh_act_ref(const char *act, double x);
 double osh_act_slope(const char *act, double x); // derivative of osh_act_ref with respect to x
-/* Returns the logit for the f32 sum x w. If `rule` is not NULL, divides and caps the sum by the
- * rule. Rounds to dt after each step. */
+/* Returns the logit for the f32 sum x w. If `rule` is not NULL, divides and caps the sum as
+ * `rule` says. Rounds to dt after each step. */
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
 
 /* For reference kernels: computes the gradient of the op kl (if `kl` is true) or nll with respect
@@ -52,7 +52,7 @@ typedef struct osh_tile {
     int64_t pos, len;
 } osh_tile;
 /* Cuts N rows into tiles of at most tile_rows rows. All rows of a tile belong to one sample. The
- * caller must free the list (osh_free). */
+ * caller must free *out (osh_free). */
 osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
                          int64_t N, int64_t tile_rows);
 /* For a sample that is computed in several calls (osh_op_past): increases `pos` and `len` of each

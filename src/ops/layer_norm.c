@@ -1,5 +1,5 @@
-/* layer_norm.c - y = (x - mean(x)) / sqrt(variance(x) + eps) * w + b, row by row, or slice by slice
- * of head_dim.
+/* layer_norm.c - computes y = (x - mean(x)) / sqrt(variance(x) + eps) * w + b for each row, or for
+ * each slice of head_dim elements.
  *
  *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     in[2] b like w, optional     out y [N, D]
  *

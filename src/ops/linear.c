@@ -1,4 +1,4 @@
-/* linear.c - y = x W^T + b.
+/* linear.c - computes y = x W^T + b.
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *

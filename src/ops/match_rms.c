@@ -1,4 +1,4 @@
-/* match_rms.c - y = x rms(like) / rms(x), row by row: gives x the magnitude of another value.
+/* match_rms.c - computes y = x rms(like) / rms(x), row by row. So y has the magnitude of `like`.
  *
  *   in[0] x [N, D]     in[1] like [N, D]     out y [N, D]     y may overwrite x
  *

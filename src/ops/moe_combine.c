@@ -12,10 +12,10 @@
  *
  * For all other rows out = sum.
  *
- * The product is rounded to the dtype of y, as in transformers' Qwen3MoeExperts. index_add_ adds in
- * this dtype, one expert after the other, beginning with zeros. If a token is not routed to the
- * expert, its row of y is ignored, even if the row has infinities. out may be the same tensor as
- * sum. Shapes: N tokens of the batch, D elements per token, E experts. */
+ * The product is rounded to the dtype of y, as in transformers' Qwen3MoeExperts. Its index_add_
+ * adds in this dtype to a tensor of zeros, one expert after the other. If a token is not routed to
+ * the expert, its row of y is ignored, even if the row has infinities. out may be the same tensor
+ * as sum. Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <assert.h>
 #include <string.h>
 

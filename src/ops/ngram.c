@@ -11,9 +11,9 @@
  *
  *   row_j = (t_0 m_0 xor ... xor t_{g-1} m_{g-1}) mod sizes_j + offsets_j
  *
- * If t_i would be before the sample, or if it is at or before an earlier end-of-text token, t_i is
- * the end-of-text token. If in[2] is absent, in[0] has the row numbers, I32 [N*T], which row_ids
- * has computed from the ids.
+ * If token t_i would be before the sample, or is at or before an earlier end-of-text token, it is
+ * replaced by the end-of-text token. If in[2] is absent, in[0] has the row numbers, I32 [N*T],
+ * which row_ids has computed from the ids.
  *
  *   ngram_gate   y_s = sigmoid(sign(c) sqrt(max(|c|, 1e-6))) v,   c = (k_s . q_s) / sqrt(D)
  *

@@ -103,7 +103,8 @@ typedef struct osh_op_grads {
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* True if run[OSH_CPU] handles osh_grad_args.fresh. If false, osh_op_grad sets fresh gradients
-     * to zero before run[OSH_CPU] runs. Before the other kernels, osh_op_grad always does so. */
+     * to zero before run[OSH_CPU] runs. Before all other kernels, osh_op_grad always sets fresh
+     * gradients to zero. */
     bool writes;
     /* True if run[OSH_CPU] supports a din[0] that is the same tensor as dout[0]. din[0] must then
      * be fresh. */
@@ -120,7 +121,7 @@ enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: the op first subtracts the channels' mean
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
-    /* out[0] is in[1], and each token is multiplied by a number that is computed from in[0]. */
+    /* out[0] is in[1] times gates. The gates of a token are computed from in[0]. */
     OSH_OP_GATES = 1 << 6,
     OSH_OP_ROTATES = 1 << 7,   // out[0] is in[0] times an orthogonal matrix
     OSH_OP_ZEROS = 1 << 8,     // out[0] is 0; only the shape of in[0] is read
@@ -184,8 +185,8 @@ typedef struct osh_op {
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
-     * the allocator's overhead. dt is the dtype of x. `arena_bytes` is NULL if the kernel allocates
-     * nothing. */
+     * the allocator's overhead. dt is the dtype of in[0]. `arena_bytes` is NULL if the kernel
+     * allocates nothing. */
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     osh_op_grads grad;             // kernels of the gradient
@@ -302,7 +303,7 @@ typedef struct {
 } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-/* slice.c describes these numbers of columns. period 0: the period is the whole row. */
+/* Numbers of columns, described in slice.c. period 0: the period is the whole row. */
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr;
 typedef struct { int64_t width, second; } osh_join_attr;
 typedef struct { int64_t times; } osh_repeat_attr; /* number of copies */
@@ -433,8 +434,9 @@ uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
 /* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). If `divide` is
  * 0, logits are not divided. If `cap` is 0, they are not capped. */
 typedef struct { double divide, cap; } osh_logits_rule;
-/* Attributes of nll and kl. Index 0: the model. Index 1: the reference model. A bias is added to
- * the logits before they are rounded. After that, the rule changes them. */
+/* Attributes of nll and kl. rule[0] and bias[0] belong to the model, rule[1] and bias[1] to the
+ * reference model. A bias is added to the logits before the logits are rounded. Then the rule
+ * changes the logits. */
 typedef struct {
     osh_logits_rule rule[2];
     const osh_tensor *bias[2]; // view [V], on the device of the logits; NULL: no bias

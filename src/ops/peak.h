@@ -4,8 +4,8 @@
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* If `seconds` is less than this, a measurement only tests the command. It then uses only a few
- * MiB, which may fit in a cache. Other measurements use hundreds of MiB, of memory or of a file. */
+/* A measurement with `seconds` below this number only tests the command. It uses only a few MiB,
+ * which may fit in a cache. A longer measurement uses hundreds of MiB of memory or of a file. */
 #define OSH_PEAK_SHORT 0.1
 
 /* Measures floating-point operations per second of all threads together. Each thread multiplies
@@ -30,7 +30,7 @@ osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
  * LINEAR: a linear layer [O, I].
  * GATED: gate and up with their glu.
  * HESSIAN: the lower triangle of a Hessian of I columns.
- * Eight samples are used in turn, so that x is read from memory and not from a cache. On a
+ * Eight samples are used in turn, so that they are read from memory and not from a cache. On a
  * processor without BF16 instructions, the function returns OSH_E_UNSUPPORTED without a message. */
 typedef enum { OSH_PEAK_LINEAR, OSH_PEAK_GATED, OSH_PEAK_HESSIAN } osh_peak_kind;
 typedef struct osh_peak_shape {

@@ -1,5 +1,5 @@
-/* repeat.c - y is S copies of x. The residual streams of hyper-connections (streams.c) begin with
- * copies of the embedding.
+/* repeat.c - makes S copies of x. In hyper-connections (streams.c), the initial value of each
+ * residual stream is a copy of the embedding.
  *
  *   in[0] x [N, D]     out y [N, S*D]
  *

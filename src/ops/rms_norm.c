@@ -1,4 +1,5 @@
-/* rms_norm.c - y = x / sqrt(mean(x^2) + eps) * w, row by row, or slice by slice of head_dim.
+/* rms_norm.c - y = x / sqrt(mean(x^2) + eps) * w, for each row, or for each slice of head_dim
+ * elements.
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *

@@ -13,7 +13,7 @@
  *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length
  *                         (_compute_dynamic_ntk_parameters)
- *   longrope              a sample longer than long_from has long_freq
+ *   longrope              a sample longer than long_from uses the frequencies long_freq
  *   back                  this number is subtracted from the position (entries of windows,
  *                         compress.c)
  *   beta (Ministral3)     the result is multiplied by a rounded factor of the position and

@@ -7,8 +7,9 @@
  *   attribute `transposed`: y = x M^T
  *
  * Products and sums are f64, are divided by sqrt(n), and then rounded, as in compressed-tensors'
- * HadamardTransform. Without T, the attributes describe M: a Hadamard matrix that needs fewer
- * additions (tensor/rotation.h). Shapes: N tokens of the batch, D elements per token. */
+ * HadamardTransform. Without T, the attributes describe M. M is then a Hadamard matrix, and its
+ * product needs fewer additions than a product with T (tensor/rotation.h). Shapes: N tokens of the
+ * batch, D elements per token. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

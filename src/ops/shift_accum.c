@@ -5,9 +5,9 @@
  *
  * The difference of each element is f32, and is rounded once to the dtype of x. So BF16 values are
  * multiplied, as in hessian_accum. In exact arithmetic, X0^T X - X^T X is equal to D. But this
- * difference would have the rounding errors of two large sums that nearly cancel. (X0 - X)^T X has
- * only the rounding error of the difference, and D is 0 if both inputs are equal. Shapes: N tokens
- * of the batch, I in_features. */
+ * formula would have the rounding errors of two large sums that nearly cancel. (X0 - X)^T X has
+ * only the rounding errors of X0 - X and of one sum, and D is 0 if both inputs are equal. Shapes: N
+ * tokens of the batch, I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

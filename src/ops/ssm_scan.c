@@ -147,8 +147,8 @@ done:
  *   dD = dy x
  *
  * These are the steps for one token. Tokens are processed from the last to the first. dZ is the
- * gradient with respect to Z. At the end of the step, dZ is multiplied by the decay f = exp(-A d),
- * where A = exp(A_log).
+ * gradient with respect to Z. After the steps of each token, dZ is multiplied by the
+ * decay f = exp(-A d), where A = exp(A_log).
  * The gradient with respect to f is the sum of dZ times Z before the token. The gradient with
  * respect to d has two terms: x B dZ, and -A f times the gradient of f. The gradient with respect
  * to A is -d f times the gradient of f. */

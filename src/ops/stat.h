@@ -60,7 +60,7 @@ extern const osh_stat_type osh_stat_sample_ranges;
 extern const osh_stat_type osh_stat_routes;
 /* Sums that the collector itself computes (`feed` is NULL), F64 [n]. */
 extern const osh_stat_type osh_stat_sums;
-/* Return the number of types, and type i of the table. */
+/* Return the number of types of statistics, and type number i. */
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
 /* Returns a tensor with the dtype and shape of the state of t, without data. */
@@ -93,7 +93,7 @@ typedef struct osh_stat { // the statistic of one value of the graph
     osh_tensor *part; // own
     int64_t group;    // index of the group of the last added sample; -1: none
     bool apart;       // true: samples of the current group are added to `part`, else to `all`
-    int64_t next;     // lowest number that the next sample may have
+    int64_t next;     // the number of the next sample must be at least this
     /* True if other processes collect groups, too (set by the caller). Every group is then added to
      * `part`, if there is one, and the caller merges it (osh_stat_merge_tile). */
     bool open;

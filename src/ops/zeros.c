@@ -1,4 +1,4 @@
-/* zeros.c - makes zeros in the shape of x. A sum over experts begins with them.
+/* zeros.c - makes zeros in the shape of x. They are the initial value of a sum over experts.
  *
  *   in[0] x [N, D], not read     out [N, D]
  *

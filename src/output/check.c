@@ -68,9 +68,9 @@ static bool check_has_sum(const check *c, int64_t out)
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
-/* Gets the next chunk. A chunk is tensors that are adjacent in a shard and together have at most
- * OSH_BAND_BYTES bytes. Returns false if no chunk is left or if a chunk has failed. If it returns
- * true, *rc is OSH_OK or the status of an interrupt. */
+/* Gets the next chunk. A chunk is at most OSH_BAND_BYTES adjacent bytes of a shard. They belong to
+ * one tensor or to several. Returns false if no chunk is left or if a chunk has failed. If the
+ * function returns true, *rc is OSH_OK or the status of an interrupt. */
 static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;

@@ -1,10 +1,10 @@
 /* claim.c - checks that the directories of the output belong to the run, before the first write and
  * during the run.
  *
- * If a directory has a file that this program did not make, the run does not touch the file, and
- * fails with its path and the reason. During the run, another process or a person may move, remove
- * or replace the open files of the output. So the checks are repeated before the final rename,
- * because only files of the run may get the name of the output. */
+ * If a directory has a file that this program did not make, the run does not touch the file. It
+ * fails with a message that has the path of the file and the reason. During the run, another
+ * process or a person may move, remove or replace the open files of the output. So the checks are
+ * repeated before the final rename: only files of the run may get the name of the output. */
 #include <string.h>
 
 #include "base/inode.h"

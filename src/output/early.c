@@ -2,7 +2,7 @@
  * less to read.
  *
  *   emitter's thread   writes a tensor | starts its writeback | records it | osh_early_add
- *   this thread        after LAG more bytes: drops its pages | reads it with direct I/O | compares
+ *   thread of early.c  after LAG more bytes: drops its pages | reads it with direct I/O | compares
  *   seal               reads the rest: small tensors, and the last LAG bytes
  *
  * If a tensor cannot be read or differs, the seal reads it again and reports the error. The check

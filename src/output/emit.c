@@ -15,7 +15,7 @@
  * all work since the last barrier. */
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 };
 
-/* Fails if the output directory exists, is not empty and may not be replaced. */
+/* Fails if the output directory exists, is not empty, and the run must not replace it. */
 static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

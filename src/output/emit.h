@@ -84,8 +84,8 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
 osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text);
 
 /* Writes one record with the factors of the folds in the given subgraphs. Leaves out folds whose
- * factors the traversal does not compute. Called before results that depend on these factors are
- * emitted. */
+ * factors the traversal with schedule s does not compute. Called before results that depend on
+ * these factors are emitted. */
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
 /* Records that a subgraph is complete. generation: number of the visit that stored and synced the

@@ -162,7 +162,7 @@ struct osh_emitter {
     int *writer;
     int n_ended;           // number of other ranks that have sent their last record
     bool remote;           // true on ranks other than 0, which have no journal
-    /* The records that are not sent yet. For those in `ready`, the bytes of the tensors are on the
+    /* Records that are not sent yet. A record is in `ready` if the bytes of its tensors are on the
      * disk. queue.lock protects `ready`. */
     osh_buf outbox, ready; // own
     /* sealed: the output has its final name.
@@ -174,8 +174,8 @@ struct osh_emitter {
 
 /* records.c: computes the checksum of an output tensor from the bytes on the disk. */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out);
-/* Searches a part of an output tensor for NaN and infinities. `bytes`: n bytes that begin with an
- * element. */
+/* Searches a part of an output tensor for NaN and infinities. `bytes`: the n bytes of the part. The
+ * first of these bytes is the first byte of an element. */
 void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
 /* Syncs the shards, then writes a barrier: a record which says that all earlier records, and the
  * bytes that they describe, are on the disk. */

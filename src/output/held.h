@@ -3,9 +3,9 @@
  *
  * Some Linears share a global scale. The scale depends on the largest magnitude of all their
  * weights, which must be known before the first band is rounded. So a stream reads each band twice:
- * to search it, and later to round it. If a slot is free, the band stays in memory after the
- * search; if not, it is read again for the rounding. The number of slots limits how many bands stay
- * in memory.
+ * to search it, and later to round it. If a slot (a buffer for one band) is free, the band stays in
+ * memory after the search; if not, it is read again for the rounding. The number of slots limits
+ * how many bands stay in memory.
  *
  * The output does not depend on which bands stay in memory. The caller holds the stream's lock in
  * all calls except osh_held_room. */

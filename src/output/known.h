@@ -1,4 +1,4 @@
-/* known.h - lists the files of a directory that this program made. A file that is not in the list
+/* known.h - lists the files that this program made in a directory. A file that is not in the list
  * is never deleted: it stops the run with an error that names the file. */
 #ifndef OSH_KNOWN_H
 #define OSH_KNOWN_H

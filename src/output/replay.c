@@ -1,5 +1,5 @@
-/* replay.c - applies records to the emitter and the results. The records are those of an earlier
- * run, from the journal, and those of other ranks. */
+/* replay.c - applies records to the emitter and the results. The records come from the journal of
+ * an earlier run, or from other ranks. */
 #include <string.h>
 
 #include "base/num.h"

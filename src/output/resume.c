@@ -17,7 +17,7 @@
  * needs a second descriptor for each shard, and a process may have only 1024 descriptors. */
 enum { DIRECT_SHARDS = 256 };
 
-/* Removes all files in the partial directory that this program made, except the journal. Empties
+/* Removes all files that this program made in the partial directory, except the journal. Empties
  * the journal. Also removes the scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
@@ -180,8 +180,8 @@ done:
     return rc;
 }
 
-/* Begins a new partial directory. Syncs the directory first, so that the names of its files are on
- * the disk before a record depends on them. */
+/* Begins a new partial directory. Syncs the directory before it writes the first record: the
+ * names of the files must be on the disk before a record depends on them. */
 static osh_status resume_begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

@@ -10,8 +10,8 @@
 
 /* Makes the emitters of all ranks. Each rank calls this function instead of osh_emitter_new. Only
  * rank 0 creates or continues the partial directory. If an earlier run has left results in it, rank
- * 0 sends them to the other ranks. Each rank writes only some of the files. If samples are divided
- * (plan/division.h), rank 0 writes all files, and the other ranks write nothing. */
+ * 0 sends them to the other ranks. If samples are divided (plan/division.h), rank 0 writes all
+ * files, and the other ranks write nothing. If not, each rank writes only some of the files. */
 osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                              bool *finished);
 /* True if this rank writes the file of output tensor `out`. */

@@ -23,8 +23,8 @@ typedef struct osh_item { // a tensor whose bands are being written
     /* For a Linear: sums of |w - dq|^2 and of |w|^2 over the rows; dq: dequantized weight. */
     double err, ref;
     osh_qparams params;   // own; for a Linear: scales and zero points
-    /* Number of bytes in `tail`: the end of the last band, which is written together with the next
-     * band. */
+    /* Number of bytes in `tail`. These are the last bytes of the previous band, and are written
+     * together with the next band. */
     size_t n_tail;
     uint8_t tail[OSH_BLOCK_BYTES];
 } osh_item;

@@ -126,7 +126,7 @@ static osh_status worker_open(osh_ctx *cx, osh_stream_worker *w, const osh_conta
     return rc;
 }
 
-/* Reads rows into the memory `room`, and sets *from to their address in it. r describes the rows.
+/* Reads the rows that r describes into the memory `room`. Sets *from to the address of these rows.
  * If the tensor is stored, reads whole blocks of its file, so `room` also contains bytes before and
  * after the rows. */
 static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const source_part *r,

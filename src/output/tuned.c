@@ -251,7 +251,7 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    // the record must belong to another run, because this run does not tune
+    // this run does not tune, so the record belongs to another run
     if (!e->plan->schedule.tune.steps) {
         in->bad = true;
         goto done;

@@ -14,8 +14,8 @@ typedef struct osh_turns { // initial value: {0}; protected by the lock of the o
     osh_turn *waiting;     // view: list of waiting threads, on their stacks
 } osh_turns;
 
-/* Waits until all earlier tickets are done. The caller holds the lock. It is released during the
- * wait. */
+/* Waits until all earlier tickets are done. The caller holds the lock. The lock is released during
+ * the wait. */
 void osh_turns_wait(osh_turns *t, pthread_mutex_t *lock, int64_t ticket);
 /* Ends the turn of the caller, and wakes the thread with the next ticket. The caller holds the
  * lock. */

@@ -69,8 +69,8 @@ done:
 }
 
 /* Returns how many bytes the ranks send for the sums of Linear l's input. The sums are made for
- * each group of samples. The rank that has collected a group sends its sums to the rank `owner`,
- * unless it is this rank itself. */
+ * each group of samples. The rank that has collected a group sends the sums of the group to the
+ * rank `owner`. It sends nothing if it is `owner` itself. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
@@ -125,8 +125,8 @@ done:
     return rc;
 }
 
-/* Adds the decisions that determine the steps of schedule s to the hash h, and returns it. All
- * ranks must get the same hash. */
+/* Adds the decisions that determine the steps of schedule s to the hash h, and returns the new
+ * hash. All ranks must get the same hash. */
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {

@@ -15,8 +15,8 @@ typedef struct osh_division {
     osh_division_kind kind;
     const char *not; // static text: reason why nothing is divided; NULL: work is divided
 } osh_division;
-/* Returns how the plan divides work between ranks. Its kind is OSH_DIVIDE_NOTHING if d.not is
- * set. */
+/* Returns how the plan divides work between ranks. If the member `not` of the result is set, the
+ * member `kind` is OSH_DIVIDE_NOTHING. */
 osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If d->not is not NULL, the caller
  * must append d->not to the text. */

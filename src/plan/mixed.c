@@ -3,7 +3,7 @@
  *
  * A candidate of a unit is a point (bytes, loss). Only the points on the lower convex hull are
  * used, in the order of their bytes. A step changes a unit from one of these candidates to the next
- * one. It costs bytes and saves loss, but less loss per byte than the unit's step before it. The
+ * one. A step costs bytes and saves loss, but less loss per byte than the unit's previous step. The
  * steps of all units are done in the order of their savings per byte, as long as the size fits.
  * Then single candidates are exchanged, as long as an exchange fits and saves loss.
  *
@@ -391,8 +391,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
                             const char *head)
 {
     osh_status rc = OSH_OK;
-    lists l = {0}; // own: the schemes of the groups; the strings in the schemes are views
-    osh_q_scheme *schemes = NULL;
+    lists l = {0};                // own
+    osh_q_scheme *schemes = NULL; // own: schemes of the groups; the strings in them are views
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)

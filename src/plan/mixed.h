@@ -19,7 +19,7 @@ typedef struct osh_mixed_unit {
      * osh_mixed_weigh or osh_mixed_by_gradients, it is a change of the model's loss. */
     double loss[OSH_CANDIDATES];
     /* Loss that the survey measured for OSH_SURVEY_BITS bits, summed over the Linears of the unit
-     * (osh_losses.all). The number of bits is the same as for `effect`. */
+     * (osh_losses.all). `effect` is measured with the same number of bits. */
     double rounded;
     double effect;       // measured change of the model's loss if only this unit is rounded
     int chosen;
@@ -54,7 +54,7 @@ typedef struct osh_mixed {
 osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
                          const osh_losses *const *losses);
 /* For a survey with gradients: converts the losses of the candidates to changes of -log p of a
- * token. Takes the place of osh_mixed_weigh. */
+ * token. Called instead of osh_mixed_weigh. */
 void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p);
 /* Multiplies the loss of each candidate of unit u by effect[u] / u->rounded. effect [units]:
  * measured change of the model's loss if only this unit is rounded. */

@@ -23,8 +23,8 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what)
                     "%s is not supported on a GPU in this version: want --device cpu", what);
 }
 
-/* True if --calib-cache requires that a value of an expert is stored for two-pass observers, and
- * the GPU computes only the rows of the expert. */
+/* True if the GPU computes the value l->ranged[k] only for the rows of an expert, and --calib-cache
+ * requires that the value is stored for a two-pass observer. */
 static bool stores_expert(const osh_plan *p, const osh_linear *l, int k)
 {
     osh_look first, last;

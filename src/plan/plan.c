@@ -374,7 +374,8 @@ done:
 static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
-    char *final = NULL; // longest name that leaves room for the longest suffix
+    char *final = NULL; // own: path of the output directory
+    // length of the longest name that leaves room for the longest suffix
     const size_t most = NAME_MAX - strlen(".oneshot-replaced");
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");

@@ -124,8 +124,8 @@ typedef struct looking {
     const uint8_t *at; // the sample, transposed, [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    /* For each head: losses [candidates] of the group of samples. The losses of the sample are
-     * added to them. NULL if all values of the head are 0. */
+    /* For each head: losses [candidates] of the group to which the sample belongs. The losses of
+     * the sample are added to them. NULL if all values of the head are 0. */
     double **losses; // view
 } looking;
 

@@ -164,7 +164,7 @@ done:
     return rc;
 }
 
-/* Returns true if a tensor with this name is the weight of a `base_layer`, which A and B change. */
+/* True if the name is that of a weight or bias of a `base_layer` (see the top of this file). */
 static bool adapter_is_base(const char *name)
 {
     const char *leaf = strrchr(name, '.');

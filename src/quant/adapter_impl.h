@@ -15,7 +15,7 @@ typedef struct osh_lora { // one weight that the adapter changes, [R, C]
     const osh_entry *a, *b;
     /* view: tensor of the adapter that replaces the weight; NULL: there is none. */
     const osh_entry *whole;
-    bool embedding;       // true: a and b are lora_embedding_A [r, R] and lora_embedding_B [C, r]
+    bool embedding;       // true: a and b are lora_embedding_A [r, V] and lora_embedding_B [D, r]
     bool turned; // true: the weight is [I, O], as in an embedding or a Conv1D; false: [O, I]
     float scaling;
 } osh_lora;

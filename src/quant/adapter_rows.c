@@ -20,7 +20,9 @@ enum { ROWS = 64 }; // number of rows that are computed together
 
 typedef struct lora_room { // scratch for computing ROWS rows of a changed weight
     char *block;           // own: one allocation that contains the arrays below
-    float *q, *p; // Q [r, C] of the formula at the top of this file, and ROWS rows of P [ROWS, r].
+    /* Q [r, C] of the formula at the top of this file, and ROWS rows of P [ROWS, r]. C: number of
+     * columns of the weight. */
+    float *q, *p;
     float *base, *sum;     // [C] each: one row of the unchanged weight, and one row of its update
     char *raw; // numbers in a stored dtype: one row of Q or of an update, or ROWS rows of P
 } lora_room;

@@ -11,8 +11,8 @@
  *   E4M3 (NVFP4)  s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32
  *
  * R = qmax - qmin, and mn <= 0 <= mx. rnd rounds to the weight's dtype; with OSH_ARITH_F32 only the
- * stored scale is rounded. In an asymmetric group of zeros, mn / s is 0 / 0, which is NaN. Its zero
- * point is 0, as after torch's cast on x86. */
+ * stored scale is rounded. In an asymmetric group of zeros, mn / s is 0 / 0, which is NaN. The zero
+ * point of such a group is 0, as after torch's cast on x86. */
 #include "quant/arith.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* arith.h - computes scales, zero points and codes of weights, and observes activations
  * (compressed_tensors/quantization/utils/helpers.py, lifecycle/forward_helpers.py). The default
- * arithmetic is the reference's on a CPU: each step is rounded to the weight's dtype. OSH_ARITH_F32
- * is more accurate. */
+ * arithmetic is that of compressed-tensors on a CPU: each step is rounded to the weight's dtype.
+ * OSH_ARITH_F32 is more accurate. */
 #ifndef OSH_ARITH_H
 #define OSH_ARITH_H
 #include "ops/stat.h"
@@ -18,7 +18,7 @@ typedef struct osh_qparams {
      * strategies. */
     float global;
     /* Input, view [I]: factor of the errors of each input channel in a search for ranges. NULL:
-     * 1. */
+     * all factors are 1. */
     const float *importance;
 } osh_qparams;
 /* Frees the scales and the zero points. p may be NULL. */
@@ -124,7 +124,7 @@ osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
  * dt. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
-/* Frees the sums and the histogram of the observer. */
+/* Frees the losses and the histogram of the observer. */
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 /* Returns how many host bytes the observer of one head needs. */
 size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);

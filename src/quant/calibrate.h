@@ -9,12 +9,12 @@
 #define OSH_CALIBRATE_MIDDLE(h, i) (((double)(i) + 0.5) * (h)->width)
 /* Returns the mean error of the values x if they are quantized with the range [lo, hi]. The error
  * of a value is |x - dq(x)|^power. The function dq quantizes and dequantizes a value. The observer
- * chooses `power`. */
+ * of `a` chooses `power`. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* The observer has several candidate ranges. The next two functions set [*lo, *hi] to the candidate
- * with the smallest loss. If several have this loss, the first is chosen. osh_calibrate_least
- * computes the losses from the histogram. For osh_calibrate_least_of the caller gives `losses`
- * [candidates]. */
+/* The next two functions are for an observer of `a` with several candidate ranges. They set
+ * [*lo, *hi] to the candidate with the smallest loss. If several have this loss, the first is
+ * chosen. osh_calibrate_least computes the losses from the histogram. For osh_calibrate_least_of
+ * the caller gives `losses` [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);

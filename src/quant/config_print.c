@@ -1,5 +1,5 @@
 /* config_print.c - prints the JSON text of quantization_config as LLM Compressor prints it after
- * calibration (compressed-tensors 0.19.0). It writes every key, also keys with the value null.
+ * calibration (compressed-tensors 0.19.0). The text has every key, also keys with the value null.
  * osh_json_print sorts the keys at every level, also group names ("group_10" before "group_2"). The
  * text is indented by two more levels, because it is a value at depth 1 of config.json. */
 #include <math.h>

@@ -3,10 +3,10 @@
  *
  * A histogram has one array of bins for values >= 0 and one for values < 0. All bins have the same
  * width: x is in bin floor(|x| / width) of one array. The first sample with a value other than 0
- * sets the width to its largest |x|, divided by the initial number of bins. Later, larger values
- * add bins of this width. Then no value changes its bin, and the order of the values inside a
- * sample has no effect. If no more bins are allowed, pairs of bins are merged and the width
- * doubles.
+ * sets the width to its largest |x|, divided by the initial number of bins. For larger values of
+ * later samples, bins of this width are added. The earlier values stay in their bins, and the order
+ * of the values inside a sample has no effect. If no more bins are allowed, pairs of bins are
+ * merged and the width doubles.
  *
  * Example: there are 4 bins at first. The largest |x| is 2 in the first sample and 3.2 in the
  * second. The width is 0.5. An array has 4 bins after the first sample and 7 after the second. */

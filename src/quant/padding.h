@@ -13,7 +13,7 @@ typedef struct osh_padded {
 } osh_padded;
 
 /* Replaces the n tensors `of` by virtual tensors with added zeros. The indices of all tensors
- * remain the same. May be called once. Fails if a tensor is copied as codes (--only). */
+ * remain the same. Must not be called twice. Fails if a tensor is copied as codes (--only). */
 osh_status osh_source_pad(osh_ctx *cx, osh_source *s, const osh_padded *of, int64_t n);
 /* Returns the number of tensors to which zeros are added. */
 int64_t osh_source_n_padded(const osh_source *s);

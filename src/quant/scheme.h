@@ -188,10 +188,10 @@ osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_
  * `stranger`: name of the architecture if it has no template, else NULL. It is unknown which
  * engines load an architecture without a template. The caller owns the line. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns what is wrong when transformers 5.17 loads experts in this scheme, as a verb phrase such
- * as "does not load". Returns NULL if nothing is wrong. The string is static. The cause is that
- * transformers, unlike vLLM, stacks the experts in one tensor and converts the codes of each
- * expert. */
+/* Returns the fault of transformers 5.17 when it loads experts in this scheme, as a verb phrase
+ * such as "does not load". Returns NULL if there is no fault. The string is static. The cause of
+ * faults is that transformers, unlike vLLM, stacks the experts in one tensor and converts the codes
+ * of each expert. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // all modules of a model; the arrays have n elements and are views
     /* Names and class names of the modules. `classes` is NULL if the class names are unknown. */

@@ -26,7 +26,7 @@
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
  * Values are added into 32 partial sums: the 8 lanes of 4 vectors. The values of 4 vectors are a
- * group. A vector of a 16-bit dtype has 16 values, whose two halves are added first. There are four
+ * group. A vector of a 16-bit dtype has 16 values; its two halves are added first. There are four
  * levels of sums. After 2^power groups the sums of level 0 are added to those of level 1 and set to
  * 0; after 2^power such additions the sums of level 1 are added to those of level 2, and so on. At
  * the end, values that do not fill a vector are added one by one, then the lanes are added. ---- */

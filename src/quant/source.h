@@ -18,8 +18,8 @@ osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir
  * values, because the output gets new scales.
  * If `only` is not NULL, these scales remain visible. A quantized module that `only` does not match
  * is then visible in two forms: as its stored tensors, and as a virtual dense tensor marked `kept`.
- * If `vllm` is true, only vLLM loads the output. Experts that only vLLM finds by name are then
- * split. */
+ * vllm: true if only vLLM will load the output. Tensors with all experts of a layer are then also
+ * split for model types with the flag split_for_vllm (io/ckpt_experts.c). */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
                                        const char *adapter, osh_matcher *only, bool vllm);
 /* Returns the number of tensors that the LoRA adapter changes. */

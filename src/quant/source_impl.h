@@ -57,8 +57,8 @@ struct osh_source_module {
      * powers: scales are stored as exponents + 127. */
     bool wide, powers;
     osh_source *source;          // view
-    /* The weight is [O, I]. The rows of several experts follow each other; O is then the number of
-     * rows of all experts. */
+    /* The weight is [O, I]. If it contains several experts, their rows follow each other, and O is
+     * the number of rows of all experts. */
     int64_t O, I;
     int64_t experts; // Number of experts if the dense tensor has 3 dimensions; 0: it is a matrix.
     bool bare;                   // true: the dense tensor is `name`; false: it is `name`.weight
@@ -110,7 +110,7 @@ osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
 /* Works like osh_source_bind_leaf, but also checks the dtype and the shape of t. */
 osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf,
                                    const osh_ckpt_tensor *t);
-/* True if AutoRound wrote the checkpoint, with the tensors of AutoAWQ. */
+/* True if AutoRound wrote the checkpoint in the layout of AutoAWQ. */
 bool osh_source_packs_awq(const osh_source *s);
 /* Fails if t is not a matrix [rows, columns], or if its dtype is not in the list `dtypes`.
  * OSH_DTYPE_NONE ends the list. */

@@ -3,9 +3,9 @@
  * the choice of a kernel. In this file a shard is one of the modules that vLLM fuses into one
  * layer.
  *
- * A layer is ignored if an entry of the ignore list matches its fused name. If no entry does, the
- * entries must match all shards or no shard. All other layers get the scheme of a target. vLLM
- * looks for this target in three steps:
+ * A layer is ignored if an entry of the ignore list matches its (fused) name, or if the entries
+ * match all its shards. It is an error if they match only some shards. All other layers get the
+ * scheme of a target. vLLM looks for this target in three steps:
  *
  *   1. the first target that is the (fused) name of the layer or a regex that matches this name
  *   2. if the layer is fused and every shard matches a target: the target of the first shard
@@ -391,9 +391,9 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* Returns the kernels of vLLM for weights in NVFP4, MXFP4 and MXFP8. There are none unless the
- * inputs are dense or have the arguments of the weights. Inputs of MXFP4 weights may also be
- * FP8. */
+/* Returns the kernels of vLLM for weights in NVFP4, MXFP4 and MXFP8. Inputs must be dense or
+ * have the arguments of the weights. Inputs of MXFP4 weights may also be FP8. For other inputs,
+ * there are no kernels. */
 static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};

@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 typedef struct osh_launcher {
-    /* such as "mpirun of Open MPI"; NULL: there is no launcher, or it started one process */
+    /* name of the launcher, such as "mpirun of Open MPI"; NULL: there is no launcher, or the
+     * launcher started only one process */
     const char *name;
     int size; // number of processes that the launcher has started, according to its variables
     /* file name of the module for the launcher's MPI; NULL: there is no such module */

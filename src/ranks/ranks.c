@@ -15,8 +15,8 @@
 #include "ranks/launcher.h"
 #include "ranks/ranks_impl.h"
 
-/* Seconds that a failed rank waits until rank 0 ends the job. After that, the failed rank ends the
- * job itself. */
+/* A failed rank waits at most this number of seconds for rank 0 to end the job. Then the failed
+ * rank ends the job itself. */
 enum { PATIENCE_S = 8 };
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }

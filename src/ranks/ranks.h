@@ -2,8 +2,9 @@
  * (mpirun, srun) starts them with the same command. Only rank 0 writes messages, the log, the
  * journal and the output directory.
  *
- * If the argument osh_ranks is NULL, the job has one process, which is rank 0 of 1. All functions
- * accept NULL, and then do nothing. Only the main thread calls them.
+ * If the argument osh_ranks is NULL, the job has one process, which is rank 0 of 1, and nothing is
+ * transferred. Four functions do not accept NULL: osh_ranks_at, osh_ranks_version, osh_ranks_watch
+ * and osh_ranks_post. Only the main thread calls the functions of this file.
  *
  * A rank that fails sends its error to rank 0 (osh_ranks_fail). Rank 0 receives it in
  * osh_ranks_hear and in every function that waits. These functions then fail with this error. */
@@ -41,7 +42,7 @@ int osh_ranks_me(const osh_ranks *r); // returns the number of this rank, counte
 int osh_ranks_n(const osh_ranks *r);  // returns the number of ranks
 /* Returns data about a rank (view). r must not be NULL. */
 const osh_rank *osh_ranks_at(const osh_ranks *r, int rank);
-/* Items are divided among the ranks in turn: item i belongs to rank i modulo the number of ranks.
+/* Each item belongs to one rank: item i belongs to rank i modulo the number of ranks.
  * osh_deal_owner: returns the rank to which the item belongs.
  * osh_deal_local: returns the index of the item among the items of its rank.
  * osh_deal_n: returns the number of items of this rank, if there are n items in all.

@@ -21,7 +21,7 @@ struct osh_ranks {
     osh_ranks_facts facts;
     osh_rank *at;        // own [size]
     char phase[256];     // name of the current work of this rank, for messages
-    osh_watch *watch;    // view: memory that osh_ranks_watch has got; NULL: none
+    osh_watch *watch;    // view: argument `to` of osh_ranks_watch; NULL: not called yet
     osh_post *first, *last; // own: list of messages in the order in which they were posted
     int64_t sent;        // bytes
     double waited;       // seconds

@@ -1,6 +1,6 @@
-/* watch.h - declares the memory that a rank shares with its guard (cli/guard.c). It lists the
- * guards of the other ranks of the node. So each guard notices when another guard ends. If a rank
- * is killed, the launcher should end all other ranks. If the launcher hangs, the guards end
+/* watch.h - declares the memory that a rank shares with its guard (cli/guard.c). This memory lists
+ * the guards of the other ranks of the node. So each guard notices when another guard ends. If a
+ * rank is killed, the launcher should end all other ranks. If the launcher hangs, the guards end
  * them. */
 #ifndef OSH_RANKS_WATCH_H
 #define OSH_RANKS_WATCH_H

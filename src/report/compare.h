@@ -3,7 +3,7 @@
 #define OSH_COMPARE_H
 #include "eval/panel.h"
 
-/* Reads the results of an output directory for the table, and its evaluation if the run had one. */
+/* Reads the results in the output directory `dir` to *p, and the evaluation if there is one. */
 osh_status osh_compare_output(osh_ctx *cx, osh_panel *p, const char *dir);
 /* Fails with OSH_E_USAGE if two panels with scores differ in their tokens or in their reference. */
 osh_status osh_compare_check(osh_ctx *cx, const osh_panel *of, int n);

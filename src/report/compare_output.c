@@ -10,8 +10,8 @@
 #include "text/json.h"
 
 /* Sums over the modules whose losses are known.
- * lost: loss of the module.
- * nearest: loss of the module after rounding to nearest. */
+ * lost: sum of the losses.
+ * nearest: sum of the losses after rounding to nearest. */
 typedef struct module_losses {
     double lost, nearest;
 } module_losses;

@@ -77,9 +77,9 @@ void osh_page_end(osh_page *pg, char **html)
     osh_buf_deinit(pg->cx, &pg->b);
 }
 
-/* Appends text with HTML's special characters escaped. Control characters are shown as osh_show
- * does, because some of them reverse the direction of a text. If `name` is true, a line may break
- * after each dot. */
+/* Appends text with HTML's special characters escaped. Control characters are escaped as in
+ * osh_show, because some of them reverse the direction of a text. If `name` is true, a line may
+ * break after each dot. */
 static void page_put(osh_page *pg, const char *text, bool name)
 {
     char shown[512]; // a part of the escaped text

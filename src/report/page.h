@@ -1,6 +1,6 @@
 /* page.h - writes an HTML page without script, network or fonts. Text from a file or the command
- * line is escaped with osh_page_escape. After the first failure, rc has the status, and all later
- * text is dropped. */
+ * line is escaped with osh_page_escape. After the first failure, osh_page.rc has the status, and
+ * all later text is dropped. */
 #ifndef OSH_PAGE_H
 #define OSH_PAGE_H
 #include "base/buf.h"

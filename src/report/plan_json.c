@@ -90,9 +90,9 @@ static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
     return ok;
 }
 
-/* Adds an item for the step to the list. If the step is a pass, the item has its flags and the
- * number of nodes that run. If the step opens or solves inputs, the item has the number of these
- * inputs. */
+/* Adds an item for the step to the list. If the step is a pass, the item has the flags of the pass
+ * and the number of nodes that run. If the step opens or solves inputs, the item has the number of
+ * these inputs. */
 static bool json_step(cJSON *list, const osh_step *s, const osh_range *r)
 {
     cJSON *o = cJSON_CreateObject();
@@ -119,7 +119,7 @@ static bool json_steps(osh_ctx *cx, cJSON *o, osh_steps *steps, const osh_plan *
     return ok;
 }
 
-/* Adds the bytes that several ranks send each other for subgraph i. */
+/* Adds the number of bytes that the ranks send each other for subgraph i. */
 static bool json_wire(osh_ctx *cx, cJSON *o, const osh_plan *p, int i)
 {
     int n = osh_plan_n_ranks(p);

@@ -31,8 +31,8 @@ int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
     const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
-        /* A node of the original model shares the weights of the node after it, so its weights are
-         * not counted. */
+        /* A node of the original model has the same weights as the node after it. The weights are
+         * counted for the later node. */
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
@@ -440,7 +440,8 @@ done:
     return rc;
 }
 
-/* Prints the files of the source that are not read, and the zeros that are added to its MLPs. */
+/* Prints the files of the source that are not read, and the zeros that are added to the MLPs of the
+ * source. */
 static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

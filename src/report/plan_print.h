@@ -7,8 +7,9 @@
 /* Prints the whole plan to *out (own), as text or as JSON. */
 osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json);
 /* Prints a summary to *out (own): the job, and the memory and time that it needs. The summary has
- * at most 12 lines of at most 80 columns. The last line says how many rows are left out. `before`
- * (NULL: none) describes work that precedes the job; its first line is printed. */
+ * at most 12 lines of at most 80 columns. The last line says how many rows are left out, if any.
+ * `before` (NULL: none) describes work that precedes the job. Only the first line of `before` is
+ * printed. */
 osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p, const char *before);
 /* Appends lines about several devices: the division of the work among ranks, and the number of GPUs
  * that can serve the output. */

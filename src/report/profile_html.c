@@ -107,7 +107,7 @@ enum { STRIP_H = 7, LABEL_CHARS = 18, LEAST_W = 1, ROW_H = 14, MAX_MARKS = 50 };
 
 typedef struct axes {
     double seconds, top;  // seconds: time at the right edge; top: number of bytes at the upper edge
-    int y0, y1, height;   // y0, y1: upper and lower edge of the lines; height: height of the chart
+    int y0, y1, height;   // y0, y1: top and bottom of the area of lines; height: of the chart
     osh_labels labels;    // the texts
 } axes;
 

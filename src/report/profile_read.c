@@ -1,10 +1,10 @@
 /* profile_read.c - reads the YAML of a profile.
  *
- * The memory of a record is the highest since the previous record. So the chart shows this memory
- * from the time of the previous record to the time of the record. The records "X Start" and "X End"
- * are the begin and the end of a stage; any other record is a checkpoint. Stages of the prefetch
- * thread overlap the stages of the job. Stages of the prefetch thread are recognized by their
- * names. Their time does not count as time of the job. */
+ * The memory in a record of the profile is the highest memory since the previous record. So the
+ * chart shows this memory from the time of the previous record to the time of the record. The
+ * records "X Start" and "X End" are the begin and the end of a stage; any other record is a
+ * checkpoint. Stages of the prefetch thread overlap the stages of the job. Stages of the prefetch
+ * thread are recognized by their names. Their time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -115,7 +115,7 @@ static void stage_end(reader *r, int row, double t)
     if (k < 0) return;
     double all = t - r->open[k].start;
     x->seconds += all - r->open[k].inside;
-    r->n_open--; // stages that a user defines may overlap, so row k need not be the last
+    r->n_open--; // stages that a user defines may overlap, so open[k] need not be the last
     memmove(&r->open[k], &r->open[k + 1], (size_t)(r->n_open - k) * sizeof *r->open);
     if (k) r->open[k - 1].inside += all;
 }
@@ -196,8 +196,8 @@ done:
     return rc;
 }
 
-/* Reduces the points to at most 1000: replaces neighbouring points by one point. Its bytes are the
- * maximum of the replaced points. */
+/* Reduces the points to at most 1000: replaces neighbouring points by one point with the highest
+ * memory of the replaced points. */
 static void points_thin(osh_profile_data *d)
 {
     enum { MOST = 1000 };

@@ -9,7 +9,7 @@ static const char *profile_model(const osh_profiled *p) { return p->model ? p->m
 static const char *profile_method(const osh_profiled *p) { return p->method ? p->method : ""; }
 
 enum { N_FIGURES = 7 };
-/* One profile's row of the table. Each value is a number of bytes; < 0: unknown. */
+/* The row of one profile in the table of peaks. Each value is a number of bytes; < 0: unknown. */
 typedef struct figures { int64_t of[N_FIGURES]; } figures;
 
 static figures profile_figures(const osh_profiled *p)

@@ -5,7 +5,8 @@
 #include "base/profile.h"
 
 typedef struct osh_profiled { // a profile from a file
-    /* The rows are in the order of their first records. Peaks are computed from the records. */
+    /* The rows of d are in the order of their first records. The peaks are computed from the
+     * records. */
     osh_profile_data d; // own
     char *name;         // own: last part of the file's path
     char *model, *method; // own: model and method of the run; NULL: not in the file

@@ -1,6 +1,7 @@
 /* readme.c - makes README.md of an output: front matter that the Hub reads, a table, and the
  * command of vLLM. The licence is copied from the front matter of the source's README.md. The other
- * text of that file describes the source, so README.md has a link to it instead of a copy. */
+ * text of that file describes the source, so the output's README.md has a link to the source
+ * instead of a copy of the text. */
 #include "report/readme.h"
 
 #include <string.h>
@@ -47,7 +48,7 @@ static size_t matter_find(size_t *from, const char *text)
 }
 
 /* Reads the front matter of the source's README.md. *out (own) is NULL if the file is missing, has
- * no front matter, or has one that cannot be read. */
+ * no front matter, or has front matter that cannot be read. */
 static osh_status source_matter(osh_ctx *cx, osh_yaml **out, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;

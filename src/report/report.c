@@ -363,7 +363,7 @@ static int64_t number_after(const char *text, const char *key)
 }
 
 /* Adds the traversals, if each modifier has a traversal of its own. The time of a traversal is
- * unknown if an earlier process made it. */
+ * unknown if an earlier process ran the traversal. */
 static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
     cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;

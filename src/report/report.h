@@ -9,8 +9,8 @@ typedef struct osh_report {
     osh_profile_data d;   // own
     double seconds;       // number of seconds that the run took
     int64_t source_bytes; // number of bytes of all tensors in the source's files
-    /* Number of bytes that the process read from disks and wrote to disks, counted by the kernel; <
-     * 0: unknown. */
+    /* Numbers of bytes that the process read from disks and wrote to disks, as the kernel counts
+     * them; negative: unknown. */
     int64_t storage_read, storage_written;
     /* Budget and prediction of host memory, in bytes; 0: none. */
     int64_t budget_bytes, predicted_bytes;

@@ -158,7 +158,7 @@ static void html_tiles(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
     html_tile(pg, "fallbacks");
-    /* --eval and --sample later replace these comments by their results */
+    /* an evaluation later replaces this HTML comment by its results */
     PUT(pg, "<!-- evaluation --></div>\n");
     if (r->n_resumed)
         PUT(pg, "<p id=\"resumed\" class=\"soft\">The run was resumed %s. Seconds, memory and "

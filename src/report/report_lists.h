@@ -21,7 +21,7 @@ osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_rep
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
 /* The functions below return false if an allocation fails. */
-/* Writes null if the number is not finite. */
+/* Adds a number, or null if the number is not finite. */
 bool osh_report_number(cJSON *o, const char *key, double v);
 /* Adds a number of seconds, rounded to microseconds. */
 bool osh_report_seconds(cJSON *o, const char *key, double s);

@@ -7,7 +7,7 @@
 
 /* Adds the list "data_sets". Returns false if an allocation fails. */
 bool osh_mix_json(cJSON *root, const osh_mix *m);
-/* Appends a row of a plan for each data set if there are several. */
+/* If there are several data sets, appends a row of the plan for each data set. */
 osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 /* If there are several data sets, appends their names and their shares in percent. */
 osh_status osh_mix_shares(osh_ctx *cx, osh_buf *b, const osh_mix *m);

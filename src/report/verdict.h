@@ -25,6 +25,6 @@ const char *osh_verdict_word(double kl);
 void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
 /* Appends the limits of the KL divergence for the words of osh_verdict_word. */
 void osh_verdict_limits(osh_page *pg);
-/* Appends the verdict of an evaluation, without the comments. */
+/* Appends the verdict of an evaluation, without OSH_VERDICT_BEGINS and OSH_VERDICT_ENDS. */
 void osh_verdict_page(osh_page *pg, const osh_verdict *v);
 #endif

@@ -10,8 +10,8 @@
 typedef struct osh_expert_layer {
     char *name;        // own: name of the module with the experts, such as "model.layers.0.mlp"
     char *router;      // own: name of the router, such as "model.layers.0.mlp.gate"
-    /* Indices of two graph values. logits: output of the router. route: weights of the experts for
-     * each token. */
+    /* Indices of two graph values. logits: output of the router. route: for each token, the factor
+     * of each expert's output. */
     int logits, route;
     int *kept;         // own [n_kept]: old numbers of the kept experts, ascending
 } osh_expert_layer;
@@ -30,7 +30,7 @@ struct osh_experts {
      * source tensor that are kept. (A virtual tensor is computed when it is read.) */
     struct osh_kept_rows *rows; // own
 };
-/* Removes the experts that the recipe names from the checkpoint of `in`. Needs in->recipe and
+/* Removes from the checkpoint of `in` the experts that the recipe names. Needs in->recipe and
  * in->graph, and may replace the graph. Removes no experts if the option `measure` is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
 /* Sets *out (own) to a list with the number of experts that each decoder layer keeps. The number is

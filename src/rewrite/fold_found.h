@@ -10,7 +10,7 @@
 typedef struct osh_found { // a mapping for one smooth layer
     const osh_modifier *m;
     /* modifier: index of the modifier in the recipe.
-     * smooth: index in the graph of the smooth layer's module. */
+     * smooth: index of the smooth layer's module among the graph's modules. */
     int modifier, smooth;
     int *takes, n_takes;   // own [n_takes]: modules of the balance layers
     /* The lists below are made once and serve all mappings. */

@@ -10,10 +10,10 @@
  *     divides the rows of up_proj by s
  *     multiplies the columns of down_proj by s
  *
- * The output of the model stays the same if every op that reads the layer's output is a balance
- * layer, or passes the factors on to its own output. Three ops pass factors on: a scale; a glu, for
- * its input without the activation; and an attention, for its values, if it has as many heads of
- * queries as of keys. Any other op is an error that names the module of the op. */
+ * The output of the model stays the same if every op that reads the smooth layer's output is a
+ * balance layer, or passes the factors on to its own output. Three ops pass factors on: a scale; a
+ * glu, for its input without the activation; and an attention, for its values, if it has as many
+ * heads of queries as of keys. Any other op is an error that names the module of the op. */
 #ifndef OSH_FOLDS_H
 #define OSH_FOLDS_H
 #include "rewrite/rewrites.h"

@@ -304,7 +304,7 @@ done:
 }
 
 /* Finds the nodes that add to the residual stream, and the nodes that read it. Makes
- * transform_config from these lists. */
+ * transform_config from these nodes. */
 static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;

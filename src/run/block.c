@@ -1,7 +1,8 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of the whole block
  * (learn/block.h), instead of solving each Linear. If a killed run has written only some Linears of
- * a block, the resumed run learns all Linears of the block again. The results are equal. On a GPU,
- * the copies of the weights in host memory are the original weights. */
+ * a block, the resumed run learns all Linears of the block again. Its results equal those of a run
+ * that was not killed. On a GPU, the copies of the weights in host memory are the original
+ * weights. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -56,7 +57,8 @@ done:
 
 /* Sets *w to the original weight of Linear k in host memory. Without a GPU, the original weight is
  * a copy, because learning changes the weight in memory. With a GPU, the copy in host memory
- * remains unchanged. A resumed run lacks the copy if the Linear was written already. */
+ * remains unchanged. If a resumed run does not have this copy, because the Linear was written
+ * already, the copy is made from the weight on the GPU. */
 static osh_status blocked_original(osh_ctx *cx, blocked *x, const osh_solving *s, int k,
                                    osh_tensor **w)
 {

@@ -394,7 +394,7 @@ done:
 }
 
 /* Completes the statistics of all folds: copies them from the GPU, adds the sums of the last group
- * of samples (ops/stat.h), and merges those of all ranks. */
+ * of samples (ops/stat.h), and merges the statistics of all ranks. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;

@@ -12,8 +12,8 @@ typedef struct osh_folding osh_folding; // statistics for the factors of all fol
  * with osh_folding_free. */
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
-/* Adds a value of a batch to the statistics for factors. It is a hook of graph/exec.h, whose
- * argument `user` is an osh_folding. */
+/* Adds a value of a batch to the statistics for factors. This function is a hook of graph/exec.h.
+ * Its argument `user` is an osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
 /* Divides the work among the ranks: each rank collects some of the statistics and computes some of

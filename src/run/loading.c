@@ -116,10 +116,10 @@ done:
     return rc;
 }
 
-/* Waits for the thread. Passes ownership of the weights to `w`, except of weights that `w` already
- * has. Without a GPU, the memory class of the weights becomes OSH_MEM_DEVICE. With a GPU, the
- * weights become the copies in host memory, and `w` also gets their blocks on the GPU. If the
- * thread failed, fails with its error. f may be NULL. */
+/* Waits for the prefetch thread. Passes ownership of the weights to `w`, except of weights that `w`
+ * already has. Without a GPU, the memory class of the weights becomes OSH_MEM_DEVICE. With a GPU,
+ * the weights become the host copies of `w` (w->host), and `w` also gets the blocks of the weights
+ * on the GPU. If the thread failed, fails with its error. f may be NULL. */
 static osh_status prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -289,8 +289,8 @@ done:
     return rc;
 }
 
-/* Without a GPU: reads those weights of e->next that are stored unchanged. engine_load_weight loads
- * the others. */
+/* Without a GPU: reads those weights marked in e->next that are stored unchanged.
+ * engine_load_weight loads the other marked weights. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));

@@ -26,18 +26,18 @@ typedef struct osh_pace {
 /* Computes the estimated work of all phases. The caller calls osh_pace_deinit. */
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
-/* Begins a phase. subgraph: its index; < 0: the phase belongs to no subgraph. now: osh_now(). If
- * `share` is 1, the whole phase begins, and all earlier phases of the subgraph are finished. If
- * `share` is less than 1, only this fraction of the phase begins. The rest of the phase may follow
- * after other phases. */
+/* Begins a phase. subgraph: index of the phase's subgraph; < 0: the phase belongs to no subgraph.
+ * now: osh_now(). If `share` is 1, the whole phase begins, and all earlier phases of the subgraph
+ * are finished. If `share` is less than 1, only this fraction of the phase begins. The rest of the
+ * phase may follow after other phases. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
 /* Records the progress of the current phase. fraction: finished fraction of the work that
  * osh_pace_begin has begun. */
 void osh_pace_step(osh_pace *pace, double fraction);
 /* Ends the current phase at time `now`. */
 void osh_pace_end(osh_pace *pace, double now);
-/* Returns the estimated seconds that the run still needs. A number <= 0 means that they are not
- * known, or that the run is at its end. */
+/* Returns the estimated seconds that the run still needs. A number <= 0 means that the seconds are
+ * not known, or that the run is at its end. */
 double osh_pace_eta(const osh_pace *pace, double now);
 double osh_pace_work(const osh_pace *pace); // returns the sum of the work of all phases of the run
 #endif

@@ -172,7 +172,8 @@ done:
     return rc;
 }
 
-/* Copies x from a GPU to the host, one sample at a time, and adds the copies. */
+/* Copies the samples of x from a GPU to the host one at a time, and passes each copy to
+ * osh_ranges_feed. */
 static osh_status ranges_feed_copies(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                                      const osh_seqs *seqs, osh_looking look)
 {
@@ -306,7 +307,7 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     if (!(all = osh_alloc(cx, bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    // if a value has zero points, their leaf follows the leaf with its scales
+    // if a value has zero points, the leaf of the zero points follows the leaf of the scales
     for (int k = 0; k < n; k++) {
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;

@@ -11,8 +11,8 @@
 #include "ranks/ranks.h"
 
 typedef struct osh_ranges osh_ranges; // observed ranges of the Linears of some subgraphs
-/* Makes a list without ranges, with memory for all of range r. `p` must outlive it. The caller
- * frees *out with osh_ranges_free. */
+/* Makes an empty list, with memory for the ranges of all Linears in r. `p` must outlive the list.
+ * The caller frees *out with osh_ranges_free. */
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 /* Begins to observe all ranges that a Linear needs. */

@@ -9,8 +9,8 @@
  * results are sent. */
 osh_status osh_result_send(osh_ctx *cx, osh_run *r, int linear, osh_linear_job *j,
                            osh_tensor **in_scale, osh_tensor **in_zero);
-/* All ranks call this function when they have solved their Linears. todo [linears]: true for the
- * Linears that were to be solved by any rank. Returns when rank 0 has all results. The Linears are
+/* All ranks call this function when they have solved their Linears. todo [linears]: true for each
+ * Linear that one of the ranks was to solve. Returns when rank 0 has all results. The Linears are
  * then done on all ranks. */
 osh_status osh_results_finish(osh_ctx *cx, osh_run *r, const bool *todo);
 /* Rank 0: receives the results that have arrived, and passes them to the emitter. */

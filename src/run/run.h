@@ -55,8 +55,8 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r);
 /* Ends the profile, the log and the measurements that osh_run_watch and osh_run_start have begun.
  * Must also be called after a failure. rc: status of the run. */
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
-/* Begins a phase of a subgraph for the profile, the log and the time estimate. If `subgraph` is <
- * 0, the phase belongs to no subgraph. The caller passes the result to osh_run_end. */
+/* Begins a phase of a subgraph for the profile, the log and the time estimate. If `subgraph` is
+ * negative, the phase belongs to no subgraph. The caller passes the result to osh_run_end. */
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
 /* Works like osh_run_begin, but begins only the fraction `share` of the phase (osh_pace_begin). */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
@@ -105,7 +105,7 @@ void osh_run_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Records the result of a Linear that a stream has rounded (output/stream.h). */
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse);
-/* True if all Linears that need data are done in the subgraphs [first, first + n). */
+/* True if, in the subgraphs [first, first + n), all Linears that need data are done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
 /* Runs the pipelines sequential and basic. (The function is in sequential.c.) */
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r);

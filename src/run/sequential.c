@@ -199,7 +199,7 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* Fills e->batch with samples [first, first + n). Uses the lists of the previous batch again. */
+/* Fills e->batch with samples [first, first + n). Reuses the memory of the previous batch. */
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_budget *p = e->p;
@@ -249,8 +249,9 @@ done:
     return rc;
 }
 
-/* Runs the batches of this rank that belong to round number `round`, beginning with the *i-th. In a
- * round, each rank runs one group of samples. Without ranks, all batches belong to one round. */
+/* Runs the batches of this rank that belong to round number `round`, beginning with the batch of
+ * index *i in e->mine. In a round, each rank runs one group of samples. Without ranks, all batches
+ * belong to one round. */
 static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t *i,
                                    int64_t round)
 {
@@ -388,7 +389,7 @@ done:
 /* ---- all visits ---- */
 
 /* Copies the embedding tables to the output. The run itself reads only some of their rows. The copy
- * reads all rows, so it also detects whether the file was changed. */
+ * reads all rows, so it also detects whether a source file was changed. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;

@@ -73,7 +73,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
 
 /* pruned weights of a call, which are kept until the quantizer has read them */
 typedef struct pruned {
-    /* Pruned weight of each job. If the weight was pruned in place, its data is NULL. */
+    /* Pruned weight of each job. If a weight was pruned in place, the data of its element is
+     * NULL. */
     osh_tensor *w;      // own [n]
     int n;
 } pruned;

@@ -284,7 +284,7 @@ done:
     return rc;
 }
 
-/* Tells how observers look at the samples of batch b. */
+/* Returns how observers look at the samples of batch b. */
 static osh_looking stats_looking(const osh_stats *s, int value, const osh_batch *b)
 {
     bool all = s->look == LOOK_ALL;
@@ -292,7 +292,7 @@ static osh_looking stats_looking(const osh_stats *s, int value, const osh_batch 
                          .first_sample = b->first_sample};
 }
 
-/* Finds the first Linear of these subgraphs that reads the value and needs a shift. Returns the
+/* Finds the first Linear in the subgraphs of s that reads the value and needs a shift. Returns the
  * member `share` of this Linear, or 1 if there is none. */
 static double stats_share(const osh_stats *s, int value)
 {
@@ -309,8 +309,9 @@ typedef struct fed { // a value that is added to the statistics; the pointers ar
     const osh_batch *b;
 } fed;
 
-/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, from which the sums
- * are computed. Otherwise sets *out to NULL, and the sums are computed from x->x. */
+/* If the recipe mixes inputs of the quantized and of the original model, sets *out (own) to the
+ * mix, from which the sums are computed. Otherwise sets *out to NULL, and the sums are computed
+ * from x->x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
                             const fed *x)
 {
@@ -392,9 +393,9 @@ static bool stats_has_sums(const osh_stats *s, int value)
     return false;
 }
 
-/* On a device: adds the rows of an expert to its sums, and to observers on the host. rows: the
- * copied rows of the value. In the sums, all rows count as rows of the first sample. This is
- * possible because a batch has samples of only one group. offsets: first of the rows in each
+/* On a device: adds the rows of an expert to the sums of the value, and to observers on the host.
+ * rows: the copied rows of the value. In the sums, all rows count as rows of the first sample. This
+ * is possible because a batch has samples of only one group. offsets: first of the rows in each
  * sample, for the observers on the host. */
 static osh_status stats_feed_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *rows,
                                   const osh_batch *b, const int64_t *offsets)
@@ -414,8 +415,8 @@ done:
     return rc;
 }
 
-/* On a device: adds the rows of x that are routed to the expert of the value to its statistics.
- * counted: as in osh_counting. */
+/* On a device: adds to the statistics of a value the rows of x that are routed to the value's
+ * expert. counted: as in osh_counting. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                       const osh_batch *b, const uint8_t *counted)
 {

@@ -1,5 +1,5 @@
-/* stats.h - collects the statistics of values that modifiers need. Linears that read the same value
- * share its statistics, such as the Hessian. */
+/* stats.h - collects statistics of values for modifiers. Linears that read the same value share the
+ * statistics of the value, such as the Hessian. */
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
 #include "budget/bytes.h"
@@ -35,8 +35,8 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
 /* If `first` is true, values that are added after this call go only to two-pass observers, for
  * their first pass (member `first_look` of osh_step). */
 void osh_stats_first_look(osh_stats *s, bool first);
-/* Adds a value of a batch to the statistics. It is a hook of graph/exec.h, whose argument `user` is
- * an osh_stats. */
+/* Adds a value of a batch to the statistics. This function is a hook of graph/exec.h. Its argument
+ * `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                           const osh_batch *b);
 /* Completes the statistics after all samples were added. In this call, two-pass observers read

@@ -124,7 +124,7 @@ static void pace_forget_done(osh_run *r)
 }
 
 /* Sets r->before, the fraction of the work that is done. whole: work of the job. left: work that
- * this process has to do. */
+ * remains for this process. */
 static void pace_set_before(osh_run *r, double whole, double left)
 {
     r->before = whole > 0 && left < whole ? 1 - left / whole : 0;

@@ -30,8 +30,8 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
     return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
-/* True if this traversal solves Linear l and then computes the inputs of later Linears with the new
- * weight. */
+/* True if the current traversal solves Linear l and then computes the inputs of later Linears with
+ * the new weight. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
@@ -49,7 +49,7 @@ static void note_changed(const osh_schedule *p, bool *changed)
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
-    // own [nodes of the graph]: true if this traversal changes the weight of the node
+    // own [nodes of the graph]: true if the current traversal changes the weight of the node
     bool *changed = NULL, wanted = false;
     int *moved = NULL; // own [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
@@ -151,8 +151,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    // Linears of a subgraph with the same input share its statistics. If the input is compared for
-    // one of them, it is compared for all.
+    // Linears of one subgraph that have the same input share the statistics of the input. If the
+    // input is compared for one of these Linears, it is compared for all.
     for (int i = 0; i < p->match->n_linears; i++) {
         osh_linear *l = &match->linears[i];
         l->share = 1;

@@ -15,8 +15,8 @@ typedef struct osh_range {
     bool observe, propagate, merged, same; // copies of these members of osh_pass (schedule.h)
     const char *name;                // view
     /* [l0, l1): indices of the Linears of the range.
-     * [v0, v1), [w0, w1): smallest intervals that contain the indices of all its values and
-     * weights. */
+     * [v0, v1), [w0, w1): smallest intervals that contain the indices of all values and weights of
+     * the range. */
     int l0, l1, v0, v1, w0, w1;
     bool fold, block;                // copies of these members of osh_pass (schedule.h)
 } osh_range;
@@ -25,8 +25,8 @@ typedef struct osh_range {
  * true (see osh_pass) and the value has a counterpart in the original model, this is the
  * counterpart. Otherwise it is `value` itself. */
 int osh_observed(const osh_graph *g, bool same, int value);
-/* True if this traversal computes the factors of fold f, and the subgraph of the fold is in range
- * r. */
+/* True if the current traversal computes the factors of fold f, and the subgraph of the fold is in
+ * range r. */
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);
 int osh_n_ranges(const osh_schedule *p);
 osh_range osh_range_at(const osh_schedule *p, int index);

@@ -97,7 +97,8 @@ typedef struct osh_schedule {
     /* Number of tokens of a sample that ran in earlier passes, when a generation runs a sample in
      * pieces; 0: a pass runs whole samples. */
     int64_t past;
-    /* True if the model also rounds the outputs of Linears. Experts then run on all tokens. */
+    /* True if experts run on all tokens. This is needed if the model also rounds the outputs of
+     * Linears, or if a measurement collects statistics. */
     bool all_rows;
     /* Statistics of a measurement before the run; NULL: the schedule belongs to no measurement. */
     osh_measured *measured;  // own [graph nodes]
@@ -114,7 +115,7 @@ typedef struct osh_schedule {
 /* True if the inputs of later Linears are computed with the new weight of Linear l, after l is
  * solved. */
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
-/* Returns the bits OSH_STAT_* of the statistics that the Linear needs in this traversal. */
+/* Returns the bits OSH_STAT_* of the statistics that the Linear needs in the current traversal. */
 static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
@@ -178,7 +179,8 @@ static inline int64_t osh_batch_tokens(const osh_schedule *p, int64_t batch)
     const int64_t *at = p->batch_at + batch;
     return p->in->data.offsets[at[1]] - p->in->data.offsets[at[0]];
 }
-/* True if the samples of any batch run in parallel, one on each thread (osh_exec_by_sample). */
+/* True if at least one batch runs its samples in parallel, one on each thread
+ * (osh_exec_by_sample). */
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
 /* A batch on a GPU ends when it has at least this number of tokens. It also ends with the last

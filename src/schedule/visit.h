@@ -16,10 +16,10 @@
  * If the original model also runs (osh_graph_add_original), its nodes run in the passes that
  * collect statistics, because the weights in memory are still the original ones. The last of these
  * passes runs all nodes. The passes before it run only the nodes that their statistics need.
- * A value that is the same in both models is stored once. As long as no Linear is solved, both
- * models compute equal results from such a value, so only the nodes of the original model run. If
- * an earlier run has solved all Linears of a subgraph, the nodes of the original model run before
- * the solved weights are loaded.
+ * A value that is the same in the original and the quantized model is stored once. As long as no
+ * Linear is solved, both models compute equal results from such a value, so only the nodes of the
+ * original model run. If an earlier run has solved all Linears of a subgraph, the nodes of the
+ * original model run before the solved weights are loaded.
  *
  * The bytes of the output do not depend on the steps: each statistic is collected from the same
  * values in the same order. */

@@ -73,8 +73,8 @@ void osh_visit_add_observed(const osh_visit_walk *w, bool *values, const bool *s
  * expert (run/coverage.h) while it collects statistics. */
 void osh_visit_want_routes(osh_visit_walk *w);
 
-/* Tells for which model a pass computes the outputs of a subgraph. OSH_VISIT_BOTH: both models have
- * the same outputs, or one pass computes the outputs of both. */
+/* Tells for which model a pass computes the outputs of a subgraph. OSH_VISIT_BOTH: the original and
+ * the quantized model have the same outputs, or one pass computes the outputs of both. */
 typedef enum { OSH_VISIT_BOTH, OSH_VISIT_ORIGINAL, OSH_VISIT_QUANTIZED } osh_visit_model;
 /* Sets w->want for those outputs of the subgraph that belong to the model `which`. */
 void osh_visit_want_live_out(osh_visit_walk *w, osh_visit_model which);
@@ -84,17 +84,17 @@ void osh_visit_want_live_out(osh_visit_walk *w, osh_visit_model which);
  * step. */
 osh_step osh_visit_make_step(osh_visit_walk *w, int first, int n, const bool *stats);
 /* For the pass with solved weights: chooses the nodes that run only on the rows that are routed to
- * their expert. The output of such a node may be read only by nodes of the same expert. The last of
- * them, the node `moe_combine` of the expert, must run, too. */
+ * their expert. A node is chosen only if all nodes that read its output belong to the same expert,
+ * and if the node `moe_combine` of the expert, which comes last, runs, too. */
 void osh_visit_choose_routed(osh_visit_walk *w);
 /* Sets s->routed for the nodes that osh_visit_choose_routed chose. These nodes also read the output
  * of the router, which selects their rows. So this output is added to the inputs of the step. */
 void osh_visit_take_routed(osh_visit_walk *w, osh_step *s);
 
-/* Appends a step of this kind to the list. */
+/* Appends a step of kind `kind` to the list. */
 osh_status osh_visit_add(osh_ctx *cx, osh_visit_walk *w, osh_step_kind kind, const osh_step *s,
                          const bool *values);
-/* Adds a step of this kind for nodes [first, first + n), without values. */
+/* Appends a step of kind `kind` for nodes [first, first + n), without values. */
 osh_status osh_visit_add_nodes(osh_ctx *cx, osh_visit_walk *w, osh_step_kind kind, int first,
                                int n);
 /* True if an earlier run has solved each Linear of the range that reads one of `values`. NULL

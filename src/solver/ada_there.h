@@ -47,14 +47,14 @@ typedef struct osh_ada_there { // a weight [O, I] on a GPU; all pointers are vie
     double *terms;    // output of a step of AdaRound: rounding term of each row, [O]
     void *to;         // output: the weight after the step, [O, I]
     /* Output: the codes of the weight, [O, I]. The array may overlap `grad` if `step` is false.
-     * The scales and the zero points are then written to the arrays OSH_ADA_BEST_S and
-     * OSH_ADA_BEST_Z. NULL: neither is written. */
+     * If `codes` is not NULL, the scales and zero points are written, too, to the arrays
+     * OSH_ADA_BEST_S and OSH_ADA_BEST_Z. */
     int8_t *codes;
 } osh_ada_there;
 
 /* Does the step, if `step` is true. Then writes the weight, and the codes if `codes` is set. */
 osh_status osh_ada_there_run(osh_ctx *cx, osh_device *d, const osh_ada_there *a);
-/* Adds x to sum, n numbers each in GPU memory. */
+/* Adds x to sum. Both are arrays of n numbers in GPU memory. */
 osh_status osh_ada_there_add(osh_ctx *cx, osh_device *d, float *sum, const float *x, int64_t n);
 
 /* Arguments of osh_ada_there_compare: outputs y of a block, and their targets y0. Both have the
@@ -70,7 +70,7 @@ typedef struct osh_ada_compared {
 } osh_ada_compared;
 osh_status osh_ada_there_compare(osh_ctx *cx, const osh_ada_compared *c);
 
-/* Numbers of bytes of the parts of one allocation in the arena, and their sum. */
+/* Indices of the parts of one allocation in the arena. */
 enum {
     OSH_ADA_PART_X,
     OSH_ADA_PART_GRAD,

@@ -1,6 +1,7 @@
 /* gptq_descend.c - does coordinate descent on the codes of a row, in plain loops. GPTQ's column
- * loop chooses the code of each column once and adds the error of the column to later columns. This
- * step chooses each code again and takes the errors of all other columns into account.
+ * loop chooses the code of each column once and adds the error of the column to later columns.
+ * Coordinate descent chooses each code again and takes the errors of all other columns into
+ * account.
  *
  *   G = (w^ - w) H
  *   for each column j:   q' = round(clamp(q - G_j / (H_jj s)))

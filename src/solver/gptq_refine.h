@@ -65,8 +65,8 @@ typedef struct osh_group_factors {
     /* Own: the factors U of the inverses, [I, group], one group after the other. Columns are in
      * solving order. */
     float *u;
-    /* Solving order of each group, [I]. An element is the column that is solved at this position,
-     * counted from the first column of the group. */
+    /* Solving order of each group, [I]. Element k of a group is the column that is solved at
+     * position k, counted from the first column of the group. */
     int32_t *order; // own
     /* [groups]: true if the block H[g, g] is positive definite. Only such a group has an `inverse`
      * and a `u`. */

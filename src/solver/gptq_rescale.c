@@ -12,10 +12,10 @@
  *
  * So v is quantized instead of the weights. First, scale and zero point are searched
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
- * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
- * loss rises by the sum of err^2 of that loop. A row takes the new values if their loss is lower
- * than that of the current values. A scale does not change if several rows share it, or if all
- * columns share it. */
+ * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order.
+ * Compared with x = v, the loss is larger by the sum of err^2 of this loop. A row takes the new
+ * values if their loss is lower than that of the current values. A scale does not change if several
+ * rows share it, or if all columns share it. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -144,7 +144,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own [groups]: number of columns that the list of each group has so far
+    int32_t *n = NULL; // own [groups]: number of columns of each group that f->order has so far
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

@@ -71,12 +71,12 @@ OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
     osh_grid g = {0x1p-9f, 448, 8, 4, -9};
     return g;
 }
-/* The next two functions return the smallest and the largest scale of OSH_SCALE_E8M0, which are
- * powers of two. */
+/* The next two functions return the smallest and the largest scale of OSH_SCALE_E8M0. Both scales
+ * are powers of two. */
 OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
 OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
-/* Returns the scale that a group gets if its computed scale is 0. It is the eps of dt, as in
- * compressed-tensors. */
+/* Returns the scale that a group gets if its computed scale is 0. This scale is the eps of dt, as
+ * in compressed-tensors. */
 OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {
     return dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;

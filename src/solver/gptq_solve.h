@@ -89,8 +89,8 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 /* osh_gptq_permute copies the lower triangle of H [I, I] to the upper triangle. Then it permutes
  * rows and columns by perm, in place. If perm is NULL, it permutes nothing.
  * osh_gptq_restore repairs H after the op gptq_factor fails, because gptq_factor overwrites the
- * lower triangle and the diagonal. It copies the upper triangle to the lower triangle, and diag [I]
- * to the diagonal. */
+ * lower triangle and the diagonal. For this, osh_gptq_restore copies the upper triangle to the
+ * lower triangle, and diag [I] to the diagonal. */
 osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, osh_tensor *h, const float *diag);
 /* Returns the number of bytes of scratch of osh_gptq_permute. */

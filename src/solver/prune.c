@@ -55,7 +55,7 @@ static cut cut_at(const float *x, int64_t n, int64_t k)
 }
 
 /* True if x becomes 0. Must be called once for each of the n numbers. If only some of the numbers
- * that equal c->most become 0, they are spread evenly among the others. */
+ * with the magnitude c->most become 0, these numbers are spread evenly among the others. */
 static bool cut_takes(cut *c, float x)
 {
     if (fabsf(x) != c->most) return fabsf(x) < c->most;

@@ -46,7 +46,7 @@ typedef struct osh_prune_there { // arguments of osh_gptq_column.prune (columns.
     /* For each column, [I], in host memory: true if its weights become 0 before the solve. */
     const bool *dead;
 } osh_prune_there;
-/* True if the function osh_gptq_column.prune of a device supports these arguments. Reads only I,
+/* True if the function osh_gptq_column.prune of a device supports the arguments `a`. Reads only I,
  * block_size and `keep`. */
 bool osh_prune_takes_device(const osh_prune_solve_args *a);
 /* Returns the number of bytes that osh_gptq_column.prune allocates in the arena of a device. */
@@ -64,13 +64,13 @@ osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O,
 /* Returns the number of bytes of scratch of osh_prune_rows. */
 size_t osh_prune_rows_bytes(int64_t I, int n_threads);
 /* Sets the `floor(O * I * sparsity)` weights with the smallest magnitudes to 0, in place. Other
- * weights with the largest of these magnitudes become 0, too. But these other weights stay if they
- * are more than an eighth of all weights, or if no weight would remain. */
+ * weights whose magnitude equals the largest of these magnitudes become 0, too. But these other
+ * weights stay if they are more than an eighth of all weights, or if no weight would remain. */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);
 
 /* Returns the largest of the k smallest costs (k from 1) of the n weights of a block. The weights
  * with at most this cost become 0. If `few` is true and osh_prune_all would not clear all weights
- * with this cost, sets the costs of the remaining ones to infinity. */
+ * with this cost, sets the costs of the remaining weights with this cost to infinity. */
 float osh_prune_most(float *cost, int64_t n, int64_t k, bool few);
 /* Returns the k-th smallest magnitude (k from 0) of the n numbers x. Sets *less to the number of
  * magnitudes below the result. */

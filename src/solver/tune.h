@@ -14,8 +14,8 @@ typedef struct osh_tune_rule {
     /* code_rate: learning rate of codes.
      * rate: learning rate of the scales and of the norms' weights, relative to their values. */
     double code_rate, rate;
-    /* If true, tuning may be skipped, because the model does not support it, the samples are too
-     * few, or it would take too long. Each sample is used at most seven times. If false, an
+    /* If true, each sample is used at most seven times. Tuning may also be skipped: if the model
+     * does not support it, if the samples are too few, or if it would take too long. If false, an
      * unsupported model is an error, and all steps are done. */
     bool may;
 } osh_tune_rule;

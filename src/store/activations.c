@@ -52,8 +52,8 @@ struct osh_acts {
     bool pageable;         // true if host memory for copies to a GPU must not be page-locked
     bool reading;          // true while the loaders run
     osh_scratch *scratch;  // own: only for tier disk
-    /* The scratch directory with the files. It is the member `scratch`, except in a second store
-     * (osh_acts_new_beside), which uses the directory of the first store. */
+    /* The scratch directory with the files. This directory is the member `scratch`, except in a
+     * second store (osh_acts_new_beside), which uses the directory of the first store. */
     const osh_scratch *in; // view
     int first_file;        // the name of the file of value v has the number first_file + v
     uint64_t stage;        // stage in which values are stored now (osh_acts_stage)
@@ -192,7 +192,7 @@ static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* Stores the rows of one sample of a value. They begin at byte `at` of t. */
+/* Stores the rows of one sample of a value. The rows begin at byte `at` of t. */
 static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
                              const osh_tensor *t, size_t at)
 {
@@ -416,8 +416,8 @@ done:
     return rc;
 }
 
-/* Copies one sample from the tensor of its batch, which begins with sample `first`. `at`: position
- * of the sample in the data of the tensor. */
+/* Copies one sample from `rows`, the tensor of its batch. `at`: offset in bytes of the sample in
+ * the data of `rows`. */
 static osh_status acts_sample_of_rows(osh_ctx *cx, const osh_tensor *rows, size_t at, osh_tensor *t)
 {
     osh_tensor part = *t;

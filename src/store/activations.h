@@ -25,10 +25,10 @@ typedef struct osh_acts_place {
  * frees *out with osh_acts_free. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store for the graph and the samples of the store `beside`. It is in host memory or
- * on the disk. On the disk, its files are in the directory of the first store. They have the same
- * compression but other names. If f16 is true, values are stored as F16. The second store must be
- * freed before the first; osh_acts_free then removes its files. */
+/* Makes a second store for the graph and the samples of the store `beside`. The second store is in
+ * host memory or on the disk. On the disk, its files are in the directory of the first store, with
+ * the same compression but other names. If f16 is true, values are stored as F16. The second store
+ * must be freed before the first; osh_acts_free then removes its files. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
 /* Returns the number of host bytes of a store without values, with the allocator's overhead. */
@@ -60,8 +60,8 @@ void osh_acts_by_gpu(osh_acts *a);
 void osh_acts_of_run(osh_acts *a, uint64_t run);
 void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
-/* Stores samples like osh_acts_store. If they are kept samples, takes ownership of the tensor *t,
- * and sets *t to NULL. */
+/* Stores samples like osh_acts_store. If the samples are kept (osh_acts_keep), takes ownership of
+ * the tensor *t, and sets *t to NULL. */
 osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                         osh_tensor **t);
 typedef struct osh_acts_rows { // samples [first, first + n) of a value
@@ -83,7 +83,7 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
                          osh_tensor *t);
 /* Copies one sample of a value to t, which is in the memory of the store's device, or in host
- * memory if there is none. No pass may be open. */
+ * memory if the store has no device. No pass may be open. */
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* Begins a pass, which osh_acts_close ends. in [values]: true for values that are loaded in the
  * pass. out [values]: true for values that are stored in it. How the pass is prepared depends on
@@ -122,8 +122,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
  * osh_acts_stage_bytes for an uncompressed sample. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the number of bytes that the tier has for a value, from sample `first` to the last
- * sample. For memory, the allocator's overhead is included. For the disk, this is the size of the
+/* Returns the number of bytes that the samples of a value, from sample `first` on, need in the
+ * tier. For memory, the allocator's overhead is included. For the disk, this is the size of the
  * uncompressed file in a run without a GPU. (For a run with a GPU, see osh_slots_bytes.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);

@@ -177,7 +177,8 @@ done:
 }
 
 /* Waits until no lane uses the block, so that the host can copy to it or from it. The host makes
- * the copies if the block is not page-locked, or if the tensor is in host memory. */
+ * such a copy if the block is not page-locked, or if the block is copied to or from a tensor in
+ * host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);

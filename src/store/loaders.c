@@ -1,8 +1,8 @@
 /* loaders.c - prefetches batches on threads. osh_loaders_ask queues a task. Threads read the
  * samples of the task. Then osh_loaders_take or osh_loaders_load returns these samples.
  *
- * The blocks of a batch may be given back only after the batch is copied to GPU memory. So they are
- * given back when the caller loads the next batch. */
+ * The blocks of a batch may be given back only after the batch is copied to GPU memory. So the
+ * blocks are given back when the caller loads the next batch. */
 #include "store/loaders.h"
 
 #include "base/thread.h"
@@ -120,7 +120,7 @@ static bool task_is_over(const task *t)
     return t->over == t->begun && (t->failed || t->begun == t->n);
 }
 
-/* Returns the first task of the list that still has samples to read, or NULL if there is none. */
+/* Returns the first task of l->asked that still has samples to read, or NULL if there is none. */
 static task *task_next(const osh_loaders *l)
 {
     task *t = l->asked;
@@ -224,7 +224,7 @@ done:
     return rc;
 }
 
-/* Waits for the task that begins with sample `first` of the value, and removes it from the list.
+/* Waits for the task that begins with sample `first` of the value, and removes it from l->asked.
  * The caller frees the task. Returns NULL if there is no such task, or if its samples could not be
  * read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
@@ -234,7 +234,7 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    // Only this thread changes the list, so `at` is still valid.
+    // Only the caller's thread changes l->asked, so `at` is still valid.
     if (t) *at = t->next;
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;

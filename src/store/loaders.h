@@ -25,8 +25,8 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l);
 osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
                            int64_t first, int64_t n);
 /* Without a GPU: waits for the requested batch that begins with sample `first`. Sets *t to a tensor
- * of the batch, which the caller frees. Its memory counts for the caller's memory class
- * (osh_mem_use). Sets *t to NULL if the batch was not requested, or could not be read. */
+ * of the batch, which the caller frees. The memory of the tensor counts for the caller's memory
+ * class (osh_mem_use). Sets *t to NULL if the batch was not requested, or could not be read. */
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t);
 /* With a GPU: waits for the requested batch that begins with sample `first`, and copies it to t in
  * GPU memory. Sets *found to false if the batch was not requested, or could not be read. */

@@ -87,8 +87,9 @@ static bool is_values_file(const char *name)
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Fails if the directory has a file that oneshot did not make. Also fails if it has files, but no
- * file MARK_NAME, which marks it as oneshot's. Sets *empty to true if it has no file. */
+/* Fails if the directory has a file that oneshot did not make. Also fails if the directory has
+ * files, but not the file MARK_NAME, which marks a directory as oneshot's. Sets *empty to true if
+ * the directory has no file. */
 static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;

@@ -1,8 +1,8 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. It also contains the mark, which is an empty file. The process that uses the directory
- * locks the mark. The functions never touch a directory that may belong to somebody else. They fail
- * if the path is a link, or if the directory has files but no mark. They also fail if it has a file
- * that oneshot did not make. The message names the path. */
+ * the disk. The directory also contains the mark, which is an empty file. The process that uses the
+ * directory locks the mark. The functions never touch a directory that may belong to somebody else.
+ * They fail if the path is a link, or if the directory has files but no mark. They also fail if the
+ * directory has a file that oneshot did not make. The error message names the path. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
@@ -11,14 +11,14 @@
 #define OSH_SCRATCH_NAME "scratch"
 typedef struct osh_scratch osh_scratch;
 /* Sets *out (own) to the path of the scratch directory of a run with the partial directory
- * `partial`. It is in the directory scratch_dir, or in `partial` if scratch_dir is NULL. In
- * scratch_dir, its name is a hash of the real path of `partial`, so that it does not depend on the
- * working directory. */
+ * `partial`. The scratch directory is in the directory scratch_dir, or in `partial` if scratch_dir
+ * is NULL. In scratch_dir, the name of the scratch directory is a hash of the real path of
+ * `partial`, so that the name does not depend on the working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
-/* With several ranks, each rank has a scratch directory. Sets *out (own) to its path. This is
- * `dir`, a path of osh_scratch_dir, with a suffix for the rank. */
+/* With several ranks, each rank has a scratch directory. Sets *out (own) to the path of this
+ * directory: `dir` with a suffix for the rank. `dir` is a path of osh_scratch_dir. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
-/* Scratch directories of a run and of its ranks can be inside the partial directory. True if this
+/* Scratch directories of a run and of its ranks can be inside the partial directory. True if `name`
  * is the name of such a scratch directory. */
 bool osh_scratch_is_name(const char *name);
 /* Removes the scratch directories that killed ranks have left. dir: the path of osh_scratch_dir. */

@@ -10,8 +10,8 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-/* The header of a slot. It is directly before the data of the slot. In the layout with blocks, it
- * is with the other headers at the beginning of the file. */
+/* The header of a slot. In the layout without blocks, the header is directly before the data of the
+ * slot. In the layout with blocks, all headers are at the beginning of the file. */
 typedef struct head {
     /* Number of bytes of the stored data. If it is less than the bytes of the sample, the data are
      * a zstd frame. */

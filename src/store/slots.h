@@ -3,10 +3,10 @@
  *
  *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *
- * The layout with blocks is used with a GPU if samples are not compressed. The data of each sample
- * begin at a block of the file, so that the GPU itself can read them. The checksum is that of
- * ops/wordsum.h, which a GPU can compute in parallel. The headers of all samples are at the
- * beginning of the file:
+ * A second layout, the layout with blocks, is used with a GPU if samples are not compressed. The
+ * data of each sample then begin at a block of the file, so that the GPU itself can read them. The
+ * checksum is that of ops/wordsum.h, which a GPU can compute in parallel. The headers of all
+ * samples are at the beginning of the file:
  *
  *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *

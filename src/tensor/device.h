@@ -119,17 +119,18 @@ typedef struct osh_device_uuid {
     uint8_t bytes[16];
 } osh_device_uuid;
 
-/* A row of the table of devices describes how one kind of device works. In the row of the host
- * (osh_host_type), d is NULL, all memory is host memory, and requests are done at once. The row of
- * the host has only the functions that copy, fill and wait. Its other members are NULL. */
+/* A row of the table of devices describes how one kind of device works. The functions in the row of
+ * the host (osh_host_type) get NULL as d. All memory is then host memory, and requests are done at
+ * once. The row of the host has only the functions that copy, fill and wait. Its other members are
+ * NULL. */
 typedef struct osh_device_type {
     const char *name;      // name of this kind of device, such as "cuda"
     osh_backend_id column; // the device's column in the tables of kernels
     /* True if this machine has a device of this kind. */
     bool (*present)(void);
     /* Opens device number `ordinal` and allocates its arena of n_bytes. No later call allocates
-     * more memory of the device. If n_bytes is 0, there is no arena. If something is missing, fails
-     * with OSH_E_UNSUPPORTED and names it. */
+     * more memory of the device. If n_bytes is 0, there is no arena. If the device, its driver or a
+     * library is missing, fails with OSH_E_UNSUPPORTED. The message names the missing part. */
     osh_status (*open)(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
     void (*close)(osh_ctx *cx, osh_device *d);
     osh_status (*free_bytes)(osh_ctx *cx, size_t *n_bytes, int ordinal);

@@ -18,16 +18,16 @@ typedef struct osh_fold_rule { // how factors are folded into one weight
     osh_fold_way way;
     const float *s; // view: the factors of the columns or of the rows
     int64_t width;  // number of elements of a row; 1 for a norm's weight or a bias
-    /* For OSH_FOLD_ROWS: number that the layer adds to its weight w, such as 1 in Gemma's norms. It
-     * is 0 in other layers. w becomes (w + offset) / s - offset. */
+    /* For OSH_FOLD_ROWS: number that the layer adds to its weight w, such as 1 in Gemma's norms.
+     * The number is 0 in other layers. w becomes (w + offset) / s - offset. */
     float offset;
 } osh_fold_rule;
-/* Folds the factors into elements [first, first + n) of a weight. `data`: element number
+/* Folds the factors into elements [first, first + n) of a weight. `data`: address of element number
  * `first`. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
 /* For elements [first, first + n) of a weight: sets most[c] to the largest magnitude in column c if
- * this magnitude is larger than most[c]. `data`: element number `first`. width: number of elements
- * of a row. */
+ * this magnitude is larger than most[c]. `data`: address of element number `first`. width: number
+ * of elements of a row. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif

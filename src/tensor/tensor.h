@@ -4,7 +4,7 @@
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // dtypes; io/safetensors_write.c has their order in a file
+typedef enum { // dtypes; io/safetensors_write.c sorts the tensors of a file by dtype
     OSH_I64,
     OSH_F64,
     OSH_F32,
@@ -26,8 +26,8 @@ typedef enum { // dtypes; io/safetensors_write.c has their order in a file
 } osh_dtype;
 /* Returns the tag of a dtype in safetensors files, such as "F8_E4M3". */
 const char *osh_dtype_name(osh_dtype dt);
-/* Returns the dtype that has this tag in safetensors ("BF16") or this name in torch ("bfloat16" or
- * "torch.bfloat16"). Returns OSH_DTYPE_NONE for all other texts. */
+/* Returns the dtype whose tag in safetensors ("BF16") or name in torch ("bfloat16" or
+ * "torch.bfloat16") is `tag`. Returns OSH_DTYPE_NONE for all other texts. */
 osh_dtype osh_dtype_of_name(const char *tag);
 /* Returns the number of bytes of an element. */
 size_t osh_dtype_bytes(osh_dtype dt);

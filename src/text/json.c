@@ -48,7 +48,7 @@ done:
 }
 
 /* Fails if a key occurs twice in an object. The recursion is as deep as the nesting, which the scan
- * has limited. */
+ * (json_scan.h) has limited. */
 static osh_status json_check_keys(osh_ctx *cx, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -66,7 +66,7 @@ done:
 
 /* Returns a copy of the text that cJSON can read (own). Each NUL in a string becomes C0 80, which
  * cJSON treats as two plain bytes; NaN and Infinity become 1e999. The text must have passed the
- * scan. */
+ * scan of json_scan.h. */
 static char *json_encode(osh_ctx *cx, const char *text, size_t *n)
 {
     size_t k = 0;

@@ -2,8 +2,8 @@
  * are read one at a time. The rest of the file becomes a tree. Memory contains a piece of the file,
  * one item and the tree.
  *
- * osh_json_members reads an object that is in memory. It also makes only one tree at a time,
- * because the trees of 12,500 tensors of a safetensors header would take 8 MB. */
+ * osh_json_members reads an object that is in memory. This function also makes only one tree at a
+ * time, because the trees of 12,500 tensors of a safetensors header would take 8 MB. */
 #include "text/json.h"
 #include "text/json_scan.h"
 #include <string.h>

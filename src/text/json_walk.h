@@ -35,7 +35,7 @@ int osh_json_walk_peek(osh_json_walk *w);
 typedef osh_status (*osh_json_walk_fn)(osh_ctx *cx, void *user, osh_json_walk *w, const char *key);
 osh_status osh_json_walk_members(osh_json_walk *w, osh_json_walk_fn member, void *user);
 osh_status osh_json_walk_items(osh_json_walk *w, osh_json_walk_fn item,
-                               void *user); // reads an array: fn gets NULL as key
+                               void *user); // reads an array: `item` gets NULL as key
 /* Skips the next value. */
 osh_status osh_json_walk_skip(osh_json_walk *w);
 /* Reads a string of at most to->max_bytes bytes and replaces the content of `to`. `name` is used in

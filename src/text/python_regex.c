@@ -185,7 +185,8 @@ static osh_status python_read_group(reader *r)
         if (r->behind < 0) r->behind = r->n_open, r->before_behind = r->n_groups;
     }
     if (s[2] == '(' && r->behind >= 0) {
-        // a condition needs a group that comes before it; a reference does not
+        // in a lookbehind, the group of a condition must end before the condition; elsewhere it
+        // need not
         osh_status rc = check_reference(r, atoi(s + 3));
         if (rc) return rc;
     }

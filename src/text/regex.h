@@ -23,8 +23,8 @@ osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, si
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                 osh_hit *at);
 /* Finds a match in a text that may continue after s. A continuation can change a match that reaches
- * the end of s, so such a match is not returned. If it can change every match, sets at->start to
- * SIZE_MAX, and at->end to a position before which no match begins. */
+ * the end of s, so such a match is not returned. If a continuation can change every match, sets
+ * at->start to SIZE_MAX, and at->end to a position before which no match begins. */
 osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                osh_hit *at);
 /* True if every match has at least one byte, and depends only on text after the start of the

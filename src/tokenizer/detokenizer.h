@@ -18,6 +18,6 @@ osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, i
 /* Ends the text: appends the remaining text, which could depend on later ids. Bytes that form no
  * character become U+FFFD. */
 osh_status osh_detokenizer_end(osh_ctx *cx, osh_detokenizer *d, osh_buf *out);
-/* Returns the id of the token with this text, or -1 if there is none. */
+/* Returns the id of the token whose text is `token`, or -1 if there is none. */
 int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token);
 #endif

@@ -4,7 +4,7 @@
  * For most normalizers the two characters at the position decide whether a cut is allowed
  * (osh_cut_kind). This is not enough for Strip, a Replace of more than one character, Precompiled,
  * BertNormalizer and unusual orders of normalizers. For these, a cut must have two calm characters
- * on either side.
+ * on each side.
  *
  *     ... w x | y z ...
  *

@@ -220,7 +220,7 @@ typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_to
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
                               osh_tok_map_fn fn);
-/* osh_tok_map_pieces calls one of the next two functions. */
+/* The next two functions are callbacks (fn) of osh_tok_map_pieces. */
 osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                            size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
@@ -299,7 +299,7 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               void *user);
 /* Returns the tokenizer's added tokens (view). */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
-/* Returns the highest id, or -1 if there are no tokens. */
+/* Returns the highest id of an added token, or -1 if there are no added tokens. */
 int32_t osh_tok_added_max_id(const osh_tok_added *a);
 /* Sets *at to the last position at which s may be cut. The position is in the second half of s and
  * before its last character. Sets *at to 0 if there is no such position. Whatever text follows, no

@@ -2,7 +2,7 @@
  * for them.
  *
  * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16). This file rewrites the parts that
- * PCRE2 10.42 (Perl's syntax, Unicode 14) would read differently, and refuses the parts that it
+ * PCRE2 10.42 (Perl's syntax, Unicode 14) would read differently, and refuses the parts that PCRE2
  * cannot express. The left column shows a part of a pattern. The right column gives its meaning in
  * Oniguruma, or says why it is refused:
  *

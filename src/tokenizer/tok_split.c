@@ -169,7 +169,7 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const osh_haystack
         from = c->held ? c->start : done_to;
     } else {
         OSH_TRY(cutter_emit(c));
-        from = known; // later text may make the removed part longer
+        from = known; // later text may make a removed segment longer
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);

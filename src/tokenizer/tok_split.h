@@ -14,7 +14,7 @@ typedef osh_status (*osh_match_fn)(osh_ctx *cx, const osh_tok_step *st, const os
                                     size_t from, size_t *start, size_t *end);
 
 /* Cuts each piece of w->cur that is no added token. kind: treatment of the matches
- * (osh_split_kind). invert: the gaps between matches count as matches. */
+ * (osh_split_kind). invert: true if the gaps between matches count as matches. */
 osh_status osh_tok_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_split_kind kind,
                        bool invert, osh_match_fn next_match);
 /* Keeps the last n bytes of the text until more text is read. These bytes become the beginning of a

@@ -141,7 +141,7 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* Checks that no config group matches an output head without a tensor. Loaders make a Linear of
+/* Checks that no config group matches an output head without a tensor. Loaders make a Linear for
  * such a head. */
 static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
                                      osh_groups *g, osh_matcher *ignored)

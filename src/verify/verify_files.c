@@ -147,8 +147,8 @@ done:
     return rc;
 }
 
-/* Checks that no other file of the directory has tensors, because some tools would load such a
- * file. Also checks total_size of the index. */
+/* Checks that the shards are the only files of tensors in the directory, because some tools would
+ * load another such file. Also checks total_size of the index. */
 static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;

@@ -1,7 +1,7 @@
 /* verify_share.c - divides the checks of `oneshot verify` among ranks. All ranks go through the
  * same list of checks and number them. Each rank does some of the checks, and sends its findings
- * with the numbers of the checks to rank 0. So rank 0 prints them in the same order as a single
- * process. */
+ * with the numbers of the checks to rank 0. So rank 0 prints the findings in the same order as a
+ * single process. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -102,7 +102,7 @@ bad 'c["alpha_pattern"] = {"(": 4}' 'adapter_config.json: alpha_pattern'
 bad 'c["modules_to_save"] = ["lm_head"]' 'modules_to_save has lm_head, but the adapter holds no tensor'
 bad 't[down + "lora_embedding_A"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
 bad 't["base_model.model.model.layers.1.mlp.down_proj.weight"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
-# Tests the same refusal if the replacement precedes A and B in the file.
+# Tests the same refusal if the tensor that replaces down_proj.weight precedes A and B in the file.
 bad 't = {"base_model.model.model.layers.1.mlp.down_proj.weight": t[down + "lora_A.weight"], **t}' 'is changed by both .*lora_A.* and .*down_proj.weight'
 edit 'c["lora_alpha"] = 1e308'
 refused 1 'row 0 of the merged weight holds a NaN or an infinity' --model "$model" --adapter other --output x --restart

@@ -98,7 +98,7 @@ if bash "$OSH_SOURCE_DIR/scripts/bench.sh" --model x 2>stderr; then exit 1; fi
 grep -q 'bench.sh: --recipe is not given' stderr
 
 # scripts/quality-table.sh has one row for each method. The rows of the scripts that replace the
-# other programs have the figures of the dense model, because these scripts copy it.
+# other programs have the figures of the dense model, because these scripts copy this model.
 table_of() {
     bash "$OSH_SOURCE_DIR/scripts/quality-table.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 \
         --dataset "$model/data/calibration.jsonl" --text "$model/data/evaluation.txt" --samples 2 --out quality \

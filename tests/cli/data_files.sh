@@ -64,7 +64,7 @@ printf '[{"text": "one\ntwo"}]' >raw.json
 if "$ONESHOT" "${job[@]}" --dataset raw.json --output raw 2>err; then fail "a line end in a string is not refused"; fi
 grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err)"
 # Several data sets, each with a share of the samples, are interleaved. The output is the same as
-# for one file with these rows.
+# for one file with the interleaved rows.
 head -n 20 c.jsonl >first.jsonl
 tail -n 20 c.jsonl >last.jsonl
 # this is the order of samples for shares of 0.7 and 0.3

@@ -1,5 +1,5 @@
 # early_check.sh - tests the early check, which reads large tensors of the output during the run and
-# compares them with what was written. Checks that the run fails if a byte was changed on the disk,
+# compares them with the written bytes. Checks that the run fails if a byte was changed on the disk,
 # and that the next run writes the tensor again.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

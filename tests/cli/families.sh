@@ -83,8 +83,8 @@ check llama4 7 2 38
 check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
-# Calibrates one family of tests/golden/families for each kind of layer. Only Linears of layers have
-# codes. Routers, convolutions, heads, towers and the block for multi-token prediction have no
+# For each kind of layer, calibrates one family of tests/golden/families. Only Linears of layers
+# have codes. Routers, convolutions, heads, towers and the block for multi-token prediction have no
 # codes.
 solved() { # arguments: family, number of Linears with codes
     case $SANITIZED in ?*) return ;; esac
@@ -122,8 +122,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# Some Linears stay dense, because the classes of vLLM have no parameters for their codes. They are
-# the Linears of Llama 4's tower and projector, and Mistral 3's merging_layer.
+# The Linears of Llama 4's tower and projector stay dense, and Mistral 3's merging_layer, too. The
+# classes of vLLM have no parameters for codes of these Linears.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"

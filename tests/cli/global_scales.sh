@@ -1,7 +1,7 @@
 # global_scales.sh - tests NVFP4's global scales. q, k and v share one global scale, and `gate` and
-# `up` share another. The scale is computed when the weights are read for the first time. A weight
-# that is kept in memory must not be read again for the rounding. Budget, threads and a kill may
-# change the amount of kept weights, but no byte of the output.
+# `up` share another. Each global scale is computed when its weights are read for the first time. A
+# weight that is kept in memory must not be read again for the rounding. Budget, threads and a kill
+# may change the amount of kept weights, but no byte of the output.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }

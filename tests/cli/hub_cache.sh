@@ -1,5 +1,5 @@
 # hub_cache.sh - tests a model in a cache with the layout of huggingface_hub, without a network. The
-# command has the Hub name of the model. Tests that the output bytes are the same as from the
+# commands name the model by its Hub name. Tests that the output bytes are the same as from the
 # model's directory. Tests that a path is never used as a Hub name, and that errors name the files
 # that the cache lacks.
 set -euo pipefail
@@ -54,8 +54,8 @@ sed -i 's/"tokenizer.json"/"notes.txt"/' $repo/trees/$commit.json
 $plan >/dev/null
 : >$repo/blobs/0123.abcd.incomplete
 refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete (its download was interrupted), in $PWD/$snapshot" $plan
-# Tests the mark of a snapshot, a file that lists the files of the snapshot (src/hub/mark.h). The
-# listed files must exist. A damaged mark means that the download did not end.
+# Tests the mark of a snapshot (src/hub/mark.h). The mark is a file that lists the files of the
+# snapshot. The listed files must exist. A damaged mark means that the download did not end.
 mkdir $repo/.oneshot
 bytes=$(stat -Lc %s "$snapshot/config.json")
 mark() { printf 'oneshot snapshot 1\n%b' "$1" >$repo/.oneshot/$commit; }

@@ -29,8 +29,8 @@ refused() { # arguments: part of the message, command
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# For each of these files, a download is killed before this file has arrived. Then the model is
-# named by its commit: a job without the network is refused, and a job with the network downloads
+# For each file of the loop below, a download is killed before this file has arrived. Then the model
+# is named by its commit: a job without the network is refused, and a job with the network downloads
 # the rest.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do

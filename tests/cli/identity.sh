@@ -1,7 +1,7 @@
 # identity.sh - tests the identity of a run. Every input that has an effect on the bytes must be a
 # field of the journal and of the manifest. If a field has another value, a run must not continue,
-# and the message must name the field and both values. It must also name changed files of the
-# source, a changed recipe and a changed scheme.
+# and the message must name the field and both values. The message must also name changed files of
+# the source, a changed recipe and a changed scheme.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

@@ -84,8 +84,8 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# The disk fails or becomes full at a random call, and stays so. The error must say so. The same
-# command must succeed when the disk works again.
+# The disk fails or becomes full at a random call, and remains in this state. The message must name
+# the fault. The same command must succeed when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
     for i in $(seq $few); do

@@ -1,5 +1,5 @@
-# linearity.sh - tests scripts/linearity.sh. It prints the times for several numbers of samples,
-# layers and tokens, and the straight line that fits these times.
+# linearity.sh - tests scripts/linearity.sh. This script prints the times for several numbers of
+# samples, layers and tokens, and the straight line that fits these times.
 set -euo pipefail
 [ -x "$OSH_TOOLS/make_model" ]
 bash "$OSH_SOURCE_DIR/scripts/linearity.sh" --oneshot "$ONESHOT" --make-model "$OSH_TOOLS/make_model" --out out --runs 1 \

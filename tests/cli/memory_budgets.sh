@@ -119,7 +119,7 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "the plan accepts $least for layers, too"; fi
 
 # Threads that prefetch values use as much memory as planned. They do not change the number of
-# batches. Their number depends on the budget.
+# batches. The number of these threads depends on the budget.
 "$OSH_TOOLS/make_model" read hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=32 tokens=512
 cat >static.yaml <<'Y'
 s_modifiers: {QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear],
@@ -145,8 +145,8 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# The run reads only the rows of an embedding that the tokens need. Therefore the smallest
-# --device-memory is less than the bytes of the table. The test first uses decoder layers as
+# The run reads only those rows of an embedding that the tokens need. Therefore the smallest
+# --device-memory is less than the bytes of the embedding. The test first uses decoder layers as
 # sequential targets, and then Linears. Linears need no larger --device-memory than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)

@@ -21,8 +21,8 @@ check() { # arguments: flags
     done
     local more=$((predicted_deep - predicted_shallow)) measured=$((measured_deep - measured_shallow))
     echo "8 layers of $layer bytes more: $more predicted, $measured measured: $*"
-    # The names and shapes of a layer stay in memory. They take about 1 % of the bytes of its
-    # weights, so the test detects a layer whose weights are not freed.
+    # The names and shapes of a layer stay in memory. The names and shapes take about 1 % of the
+    # bytes of the weights of the layer, so the test detects a layer whose weights are not freed.
     [ $more -lt $((8 * layer / 50)) ] || fail "the prediction grows by $more"
     case "$*" in *gptq*) ;; *) [ $measured -lt $((layer / 2)) ] || fail "the peak grows by $measured" ;; esac
 }

@@ -57,9 +57,9 @@ quant_stage:
 YAML
 check wide 90 --recipe whole.yaml
 check long 160 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# Tests target 'original'. The run then has the values of both models in memory. For each Hessian,
-# it also has the matrix (X0 - X)^T X. X0 are the inputs in the original model, X those in the
-# quantized model.
+# Tests target 'original'. The run then has the values of the original and of the quantized model in
+# memory. For each Hessian, it also has the matrix (X0 - X)^T X. X0 are the inputs in the original
+# model, X the inputs in the quantized model.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
@@ -89,8 +89,8 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
 rm -rf out
-# Tests jobs of a few MiB. They show if the prediction counts memory that is never allocated. A job
-# of 0.1 s can end between two measurements of its memory. Therefore each job runs up to three
+# Tests jobs of a few MiB. Such jobs show if the prediction counts memory that is never allocated. A
+# job of 0.1 s can end between two measurements of its memory. Therefore each job runs up to three
 # times, and the highest peak counts.
 small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0

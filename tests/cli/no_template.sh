@@ -112,8 +112,8 @@ run >/dev/null
 tr -d '\n ' <out/config.json | grep -q '"embed_out","re:.\*lm_head.\*"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 
-# A head with an unknown name is recognized by its number of rows (the size of the vocabulary). It
-# is not quantized, and no lm_head is added when the embedding gets codes.
+# A head with an unknown name is recognized by its number of rows (the size of the vocabulary). Such
+# a head is not quantized, and no lm_head is added when the embedding gets codes.
 rm -rf out
 edit m rename embed_out.weight model.output.weight
 edit m index

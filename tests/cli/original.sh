@@ -2,8 +2,8 @@
 # `target: quantized`. The output bytes must not depend on threads, batch, tier, budget or kills.
 # They must also not depend on rounds (passes that each collect some of the Hessians) and segments
 # (Linears whose weights are loaded together). A subgraph of a run is a decoder layer, a Linear, or
-# several of them. Values that are equal in both models must be stored once. A pipeline in which all
-# inputs are those of the original model must be refused.
+# several of them. Values that are equal in the original and the quantized model must be stored
+# once. A pipeline in which all inputs are those of the original model must be refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -55,7 +55,8 @@ if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 Mi
 host=$(sed -n 's/.*want at least --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ "$(run --host-memory "$host")" = "$base" ] || fail "--host-memory $host changes the bytes"
 
-# With two layers in a subgraph, the input of the first layer is the same in both models.
+# With two layers in a subgraph, the input of the first layer is the same in the original and the
+# quantized model.
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
@@ -66,8 +67,8 @@ same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 /
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "the plan with Linears as targets prints a message"
 
-# The inputs of the first layer are equal in both models, so its statistics are those of target
-# 'quantized'.
+# The inputs of the first layer are equal in the original and the quantized model, so the statistics
+# of this layer are those of target 'quantized'.
 "$ONESHOT" plan --verbose "${job[@]}" >plan.txt
 last_wins "$ONESHOT" plan --verbose "${job[@]}" --recipe quantized.yaml >other.txt
 first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
@@ -76,7 +77,7 @@ carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr(
 [ "$carrying" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
 
 # Runs are killed at calls that change the disk. For finished subgraphs, the next run computes the
-# values of both models again, or reads these values from the disk.
+# values of the original and the quantized model again, or reads these values from the disk.
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out
@@ -123,8 +124,8 @@ YAML
     awk -v a="$(kl quantized)" -v b="$(kl original)" 'BEGIN { exit !(b > 0 && b < 0.97 * a) }' || fail "no nearer"
 fi
 
-# In the first subgraph of a model with experts, the pass computes the routers of both models, but
-# collects the statistics of only one model.
+# In the first subgraph of a model with experts, the pass computes the routers of the original and
+# the quantized model, but collects the statistics of only one of them.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16 experts=4 topk=2 head_dim=32
 sed 's/W4A16/W8A8/' original.yaml >w8.yaml
 sums=

@@ -20,8 +20,8 @@ for name, recipe in json.load(open(sys.argv[1])).items():
 P
 )
 # LLM Compressor sums a row of activations in another order. So scales may differ by a unit in the
-# last place of BF16, and zero points by 1. If a solve rounds a tie to the other code, later scales
-# may differ by a few units.
+# last place of BF16, and zero points by 1. If LLM Compressor and oneshot round a tie to different
+# codes, later scales may differ by a few units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys

@@ -1,8 +1,8 @@
 # pad.sh - tests --indivisible pad. The output must have the same bytes as the output for a model
-# whose MLPs were padded before, without data and with data. Kills and the number of threads must
-# not change the bytes. Fused gates, biases and experts are padded. The output makes the same
-# predictions as the source. Plan, report and README.md name the sizes, and verify checks them.
-# Modules that cannot be padded are refused.
+# whose MLPs were padded before. This must hold with and without calibration data. Kills and the
+# number of threads must not change the bytes. Fused gates, biases and experts are padded. The
+# output makes the same predictions as the source. Plan, report and README.md name the sizes, and
+# verify checks them. Modules that cannot be padded are refused.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"

@@ -133,8 +133,8 @@ assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
 part = last["tokens_per_s"] * last["elapsed_s"] / tokens
 assert 0.1 < part < 0.8, (part, last)
 P
-# The rate of eval counts the passes of both models. Surveys report the remaining time. Without a
-# terminal, tuning prints lines.
+# The rate of eval counts the passes of the model and of the reference. Surveys report the remaining
+# time. Without a terminal, tuning prints lines.
 "$ONESHOT" eval --model "$model" --reference "$model" --dataset "$model/data/evaluation.txt" --max-windows 4 --max-seq-length 128 \
     --progress json >/dev/null 2>eval.jsonl
 cat >best.yaml <<'END'

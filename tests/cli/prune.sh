@@ -100,7 +100,7 @@ if [ -z "$SANITIZED" ]; then
     done
 fi
 
-# OWL computes a sparsity for each layer, which must be near that of LLM Compressor
+# OWL computes a sparsity for each layer. This sparsity must be near that of LLM Compressor
 # (tests/golden/prune/owl.py).
 owl='{sparsity: 0.5, sparsity_profile: OWL, owl_m: 3, owl_lmbda: 0.1, targets: [LlamaDecoderLayer]}'
 recipe owl "WandaPruningModifier: $owl"

@@ -75,8 +75,8 @@ weights = Model(num_bits=4, strategy=Kind.GROUP, group_size=32, zp_dtype=None)
 groups = QuantizationModifier(ignore=["lm_head"])
 groups.config_groups = {"g": Model(targets=["Linear"], weights=weights)}
 assert planned(groups)["quantization_config"]["config_groups"]["g"]["weights"]["group_size"] == 32
-# If the actorder of the modifier is not set, the group must keep its actorder. If it is set and
-# differs from that of the group, the recipe must be refused.
+# If the actorder of the modifier is not set, the group must keep its actorder. If the modifier has
+# another actorder than the group, the recipe must be refused.
 weights.actorder = "weight"
 order = GPTQModifier(ignore=["lm_head"])
 order.config_groups = groups.config_groups

@@ -82,8 +82,8 @@ better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[
 assert better >= 3, better
 PYTHON
 
-# After a kill, the next run gives the same bytes. Its report has the losses of the work before the
-# kill.
+# After a kill, the next run gives the same bytes. The report of the next run has the losses of the
+# work before the kill.
 losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|step|loss|objective|relative_output_error)"'; }
 taken_up=0
 for part in 3 5; do

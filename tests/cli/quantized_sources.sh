@@ -73,8 +73,8 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# A run must continue if a file of the source has a new date but the same bytes. It must be refused
-# if a scale has changed.
+# A run must continue if a file of the source has a new date but the same bytes. The run must be
+# refused if a scale has changed.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other

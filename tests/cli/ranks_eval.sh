@@ -1,5 +1,5 @@
-# ranks_eval.sh - runs eval and verify under mpirun, which divides windows and tensors among ranks.
-# Numbers, files and findings must be the same as with one process.
+# ranks_eval.sh - runs eval and verify under mpirun. The commands divide windows and tensors among
+# ranks. Numbers, files and findings must be the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }

@@ -18,7 +18,8 @@ for flags in "${all[@]}"; do
     got=$(run "o${flags// /_}" $flags)
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
-# The default batch size is a multiple of the number of threads. It is 1 if memory is scarce.
+# The default batch size is a multiple of the number of threads. The default is 1 if memory is
+# scarce.
 batch() { # arguments: flags; prints the batch size of the plan
     "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'

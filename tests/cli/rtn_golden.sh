@@ -1,7 +1,7 @@
 # rtn_golden.sh - rounds the example model to nearest. For the same recipe, the output file must
 # have the same bytes as the file of LLM Compressor 0.14.0.1 on a CPU. LLM Compressor's files were
 # made with compressed-tensors 0.19.0. Only the files of the last three recipes were made with
-# 0.20.0. rtn_golden.sha256 has the checksums of these files.
+# 0.20.0. rtn_golden.sha256 has the checksums of all files of LLM Compressor.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256

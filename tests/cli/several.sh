@@ -1,7 +1,7 @@
 # several.sh - tests several modifiers in one traversal of the model. The first case is AWQ, then
 # rounding of attention, then GPTQ of the MLP. Other cases are two quantizers with different
 # targets, and stages in the order of the file. If the other modifiers do not change the inputs of a
-# modifier, its result must be the same without them.
+# modifier, the result of this modifier must be the same without the other modifiers.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -62,7 +62,8 @@ diff sums.smooth sums.stages || fail "stages make other bytes"
 if one backwards; then fail "SmoothQuant after GPTQ is not refused"; fi
 grep -q 'SmoothQuantModifier comes after GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "the message gives no reason"; }
-# Tests a transform after a quantizer. It may change modules that this quantizer does not quantize.
+# Tests a transform after a quantizer. The transform may change modules that this quantizer does not
+# quantize.
 after="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
 of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"

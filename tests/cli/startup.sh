@@ -1,5 +1,5 @@
-# startup.sh - measures the time from execve to the first pread after a shard's header. It must be
-# less than 0.2 s, with calibration data and without.
+# startup.sh - measures the time from execve to the first pread after a shard's header. This time
+# must be less than 0.2 s, with and without calibration data.
 set -euo pipefail
 [ -e "$OSH_TOOLS/first_read.so" ]
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }

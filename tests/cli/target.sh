@@ -93,7 +93,7 @@ has err 'want another scheme, or --target vllm'
 
 # transformers uses one scheme for all experts, and finds dense experts only if other experts are
 # FP8. The plan, the run, README.md and `oneshot inspect` name the experts that transformers would
-# misread. --target transformers refuses such outputs.
+# misread. --target transformers refuses outputs with such experts.
 misread() { # arguments: message or "" (none), arguments of oneshot
     rm -rf out
     "$ONESHOT" --model q --output out --progress none "${@:2}" >log 2>err || fail "$*: $(cat err)"

@@ -1,6 +1,6 @@
-# template.sh - tests the functions of python -m oneshot.template that need no torch. They find the
-# names of sizes, constants and layers, write a small config.json and the sizes in templates, and
-# print messages. template_torch.sh tests the other functions.
+# template.sh - tests the functions of python -m oneshot.template that need no torch. These
+# functions find the names of sizes, constants and layers, write a small config.json and the sizes
+# in templates, and print messages. template_torch.sh tests the other functions.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
 export PYTHONPATH=$OSH_SOURCE_DIR/packaging/python ONESHOT_LIBRARY=$(dirname "$ONESHOT")/liboneshot.so PYTHONDONTWRITEBYTECODE=1

@@ -39,15 +39,15 @@ cmp none/model.safetensors wild/model.safetensors || fail "a rejected result cha
 "$ONESHOT" verify wild --model "$model" >verify.txt || { cat verify.txt; fail "verify of a rejected result"; }
 rm -rf none wild
 
-# Runs are killed while the new tensors are written, before their file is renamed, while they
-# replace the old tensors, and after that.
+# Runs are killed while the tuned tensors are written, before their file is renamed, while the tuned
+# tensors replace the old tensors, and after that.
 kills=("pwrite $(($(cat calls) - 150))" "rename 2")
 [ -z "$SANITIZED" ] || kills=()
 for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         job good out --threads 1 >log 2>&1; then fail "the run was not killed at $kill"; fi
     ls out.oneshot-partial >left
-    # the last kill happens while the new tensors replace the old tensors
+    # the last kill happens while the tuned tensors replace the old tensors
     if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
         tuned=out.oneshot-partial/oneshot-tuned
         cp $tuned keep

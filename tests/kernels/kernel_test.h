@@ -147,8 +147,8 @@ static inline double tol_sums(int64_t n)
 }
 
 /* Returns the tolerance (NMSE) of the GPU's fused attention against the reference. It allows most
- * elements of an output with values up to 1 to differ by a unit in the last place. They differ
- * because the reference rounds q k^T, scores and normalized probabilities, and the kernel rounds
- * probabilities before they are normalized (docs/explanation/numerics.md). */
+ * elements of an output with values up to 1 to differ by a unit in the last place. The elements
+ * differ because the reference rounds q k^T, scores and normalized probabilities, and the kernel
+ * rounds probabilities before they are normalized (docs/explanation/numerics.md). */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }
 #endif

@@ -1,7 +1,7 @@
-/* test_ada_step.c - compares learners on a GPU with learners on the host (solver/ada.h). For the
- * same gradients, weights, codes, scales and zero points of AutoRound are equal after each step.
- * AdaRound and AdaQuant differ only where exp, log or a sum round differently. Also tests the
- * gradient of the loss of a block. */
+/* test_ada_step.c - compares learners on a GPU with learners on the host (solver/ada.h). If two
+ * learners get the same gradients, the weights, codes, scales and zero points of AutoRound are
+ * equal after each step. AdaRound and AdaQuant differ only where exp, log or a sum round
+ * differently. Also tests the gradient of the loss of a block. */
 #include "kernel_test.h"
 
 #include "base/rng.h"

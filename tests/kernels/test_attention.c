@@ -5,8 +5,8 @@
  *
  * The kernel has tiles of 64 keys, blocks of 128 queries and bands of 16 queries. The cases have
  * samples with lengths around these numbers, and heads of the kernel's four sizes and of other
- * sizes. They also test grouped heads, windows, more samples than one launch can process, and less
- * shared memory. */
+ * sizes. The cases also test grouped heads, windows, more samples than one launch can process, and
+ * less shared memory. */
 #include "on_gpu.h"
 
 /* osh_play_shared (tests/play/play.h) exists only if the GPU is emulated. */

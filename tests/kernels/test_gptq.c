@@ -374,7 +374,7 @@ static void test_solve(void **state)
 }
 
 /* Solves a weight with perm and dead columns. Then the test itself permutes the columns of the
- * weight and sets the dead ones to 0, and solves this weight. The results must be equal. */
+ * weight and sets the dead columns to 0, and solves this weight. The results must be equal. */
 static void test_solve_order(void **state)
 {
     (void)state;

@@ -360,8 +360,8 @@ static void test_against_reference(void **state)
 }
 
 /* Runs the search and all steps on a GPU with only the predicted memory. The caller compares the
- * losses with the reference. It also runs another order of the threads, which must give the same
- * bytes. */
+ * losses with the reference. The caller also runs another order of the threads, which must give the
+ * same bytes. */
 static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s,
                           double *loss, double *all)
 {

@@ -1237,8 +1237,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     guarded_free(cx, &all), guarded_free(cx, &g), guarded_free(cx, &at_first);
 }
 
-/* Checks osh_device_ops.minmax_rows on x [11, width]. The batch has 4 samples, and the expert gets
- * no token of sample 1. packed: x has only the expert's rows. */
+/* Checks osh_device_ops.minmax_rows on x [11, width], for the rows of one expert. The batch has 4
+ * samples, and the expert gets no token of sample 1. packed: x has only the rows of the expert. */
 static void check_rows(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, bool packed)
 {
     enum { ROWS = 5, SAMPLES = 4 };

@@ -1,5 +1,5 @@
-/* test_routed.c - tests experts on a GPU. They run only on the rows that the router sends to them.
- * Tests the lists of rows, copies of the rows, a linear op on the rows of one expert, and all
+/* test_routed.c - tests experts on a GPU. An expert runs only on the rows that the router sends to
+ * it. Tests the lists of rows, copies of the rows, a linear op on the rows of one expert, and all
  * experts in one call. One call must give the same bytes as single ops. */
 #include "on_gpu.h"
 
@@ -268,8 +268,8 @@ static void rows_are_copied(fixture *f, const moe *m)
     for (int i = 0; i < 3; i++) guarded_free(f->cx, &got[i]);
 }
 
-/* Computes only the activations of the last expert. They must have the same bytes as the rows that
- * single ops compute. */
+/* Computes only the activations of the last expert. These activations must have the same bytes as
+ * the rows that single ops compute. */
 static void activations_are_right(fixture *f, const moe *m)
 {
     const shape *s = &m->s;

@@ -306,8 +306,8 @@ static void squares_on_gpu(fixture *f, const osh_tensor *x, const double *want)
     osh_free(f->one, got);
 }
 
-/* Checks the sum of squares of each channel. It is computed in double, in the order of the tokens.
- * On the CPU, the bits must not depend on batches or threads. */
+/* Checks the sum of squares of each channel. This sum is computed in double, in the order of the
+ * tokens. On the CPU, the bits must not depend on batches or threads. */
 static void test_channel_squares(void **state)
 {
     enum { N = 330, I = 577, SPLIT = 9 };

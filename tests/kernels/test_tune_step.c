@@ -104,7 +104,7 @@ typedef struct side { // a learner on the host (d is NULL) or on a GPU
     osh_tune_norm n;
 } side;
 
-/* Copies n floats to the place `at` of the room of a side. */
+/* Copies n floats to s->room, from element `at` on. */
 static void side_put(osh_ctx *cx, side *s, int64_t at, const float *from, int64_t n)
 {
     assert_int_equal(osh_tensor_put(cx, s->room, (size_t)at * sizeof *from, from,

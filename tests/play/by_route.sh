@@ -56,7 +56,8 @@ if { INJECT_AT=$(($(cat calls) * 8 / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS
     "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "the run was not killed"; fi
 same "a killed run"
 
-# ranges of the rows of experts, by the GPU (minmax) and by the host (mse), and sums of squares
+# Tests ranges of the rows of experts, which the GPU (minmax) or the host (mse) computes. Also tests
+# sums of squares.
 experts="targets: ['re:.*layers.1.mlp.experts.*']"
 rounded() { # arguments: file, observer of inputs, modifier before
     printf 's_stage:\n  s_modifiers:\n    %s\n    QuantizationModifier: {config_groups: {a: {%s,\n' "${3:-}" "$experts" >"$1.yaml"

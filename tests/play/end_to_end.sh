@@ -1,6 +1,7 @@
-# end_to_end.sh - compares a job on the emulated GPU with the same job on the host. Codes may differ
-# only by rounding, and the errors must be nearly the same. The manifest must name the device.
-# Missing libraries must be reported. A run must continue only on the device on which it began.
+# end_to_end.sh - compares a job on the emulated GPU with the same job on the host. The codes must
+# be equal except for rounding, and the errors must be nearly the same. The manifest must name the
+# device. Missing libraries must be reported. A run must continue only on the device on which it
+# began.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0

@@ -20,7 +20,7 @@ for name in ("dense", "experts"):
             for i, r in enumerate(rows):
                 f.write(json.dumps(r | {"loss_mask": [int(keep(i, k)) for k in range(len(r["input_ids"]))]}) + "\n")
     write("ones", lambda i, k: True)
-    # sample 2 does not count at all; half of the tokens of the others do, in runs
+    # no token of sample 2 counts; in each other sample, every second run of 5 tokens counts
     write("some", lambda i, k: i != 2 and (k + i) // 5 % 2)
 P
 N='ignore: ["re:.*lm_head"]'

@@ -1,10 +1,10 @@
 # observers.sh - runs observers of activations on the emulated GPU that need more than the range of
 # each sample: observers that search, observers with histograms, and observers of the heads of keys
 # and values. Also observes caches and outputs of Linears, whose ranges the GPU computes. The scales
-# of the first Linears are those of the host, and all others are near them. The output bytes do not
-# depend on the order of the GPU's threads, on the tier, on budgets or on a kill. The smallest
-# budgets of the plan are enough, and the arena's peak is predicted. eval rounds inputs and outputs
-# of Linears, keys and values on a GPU as on the host.
+# of the first Linears are those of the host, and the scales of all other Linears are near the
+# host's. The output bytes do not depend on the order of the GPU's threads, on the tier, on budgets
+# or on a kill. The smallest budgets of the plan are enough, and the arena's peak is predicted. eval
+# rounds inputs and outputs of Linears, keys and values on a GPU as on the host.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0

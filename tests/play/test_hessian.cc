@@ -63,9 +63,9 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
 
 /* Every fourth token is an outlier in two channels. One of the channels is 1.25 times the other, so
  * without damping H is singular. A real H has a diagonal of 14,336 elements. Damping adds 0.01
- * times their mean to each of them, which is 7e-7 of the trace. So the damped H is positive
- * definite if the sums lose less than 7e-7 of the trace. One matrix multiplication over 16,384
- * tokens would lose 3.5e-6. */
+ * times the mean of these elements to each of them. This is 7e-7 of the trace. So the damped H is
+ * positive definite if the sums lose less than 7e-7 of the trace. One matrix multiplication over
+ * 16,384 tokens would lose 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };

@@ -195,8 +195,8 @@ static void kept_rows(void **state)
  * sets.) */
 static void slots_of_others_are_not_taken(void **state)
 {
-    /* other_data has as many tokens as `data`, so the file of a value has the same size. Its
-     * samples have other lengths. */
+    /* other_data has as many tokens as `data`, so the file of a value has the same size. The
+     * samples of other_data have other lengths. */
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},

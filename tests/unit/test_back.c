@@ -1,5 +1,6 @@
 /* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
- * differences of the loss. They must not depend on the number of ranges of nodes. A batch must
+ * differences of the loss. The gradients must not depend on the number of ranges of nodes. A batch
+ * must
  * give the same gradients as its samples one by one. The predicted bytes must be enough; on a GPU
  * the arena has exactly the predicted bytes. For an op without a gradient, a message must name the
  * op. */

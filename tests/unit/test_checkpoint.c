@@ -167,7 +167,7 @@ static void test_aside(void **state)
 
     put_text(f, INDEX, "{\"weight_map\": {\"a\": \"m-00001-of-00002.safetensors\"}}");
     put_shard(f, "m-00001-of-00002.safetensors", "a");
-    /* a shard of another index, which no loader reads */
+    /* a shard of another index; no loader reads this shard */
     put_shard(f, "m-00001-of-00003.safetensors", "z");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     assert_int_equal(unlink(path_of(f, "m-2.safetensors")), 0);

@@ -669,9 +669,9 @@ static void test_split(void **state)
         {"my.set_1[2:4]", "3|4"},
         {"train[5:]", "6|7"},
         {"train[-2:]", "6|7"},
-        /* 50 % of 7 is 3.5, which is rounded to the even number 4. */
         {"train[:-5]", "1|2"},
         {"train[3:100]", "4|5|6|7"},
+        /* 50 % of 7 is 3.5, which is rounded to the even number 4. */
         {"train[:50%]", "1|2|3|4"},
         {"train[50%:]", "5|6|7"},
         {"train[10%:36]", "2|3"},

@@ -320,7 +320,7 @@ static void originals_are_beside(void **state)
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    // the run ends with the value that down_proj reads, in both models
+    // the run ends with the value that down_proj reads, in the quantized and in the original model
     int input = m.g->nodes[down].in[0];
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;

@@ -1,7 +1,7 @@
 /* test_gradients.c - tests the squared gradients at the inputs and outputs of Linears
- * (eval/gradients.h). They must agree with the change of the loss when one element is changed. They
- * must not depend on the number of threads. The predicted memory must be enough. A model without
- * gradients must be reported. */
+ * (eval/gradients.h). The gradients must agree with the change of the loss when one element is
+ * changed. They must not depend on the number of threads. The predicted memory must be enough. A
+ * model without gradients must be reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"

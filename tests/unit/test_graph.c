@@ -506,8 +506,8 @@ static void extended_templates(void **state)
     }
 }
 
-/* A template that extends another template may have "renames". They must also apply to names in
- * lists. */
+/* A template that extends another template may have "renames". The renames must also apply to names
+ * in lists. */
 static void renamed_lists(void **state)
 {
     static const char text[] =

@@ -188,8 +188,8 @@ static const char *const weights[] = {
     "num_bits: 4, group_size: 64, observer: memoryless_mse",
     "num_bits: 8, type: float, strategy: channel",
 };
-/* Additional recipe keys for a modifier. They reduce the number of steps, or need more memory than
- * the defaults. */
+/* Additional recipe keys for a modifier. These keys reduce the number of steps, or need more memory
+ * than the defaults. */
 static const struct { const char *name, *keys; } more[] = {
     {"GPTQModifier", "actorder: weight, "},
     {"GPTQModifier", "block_size: 64, "},

@@ -95,7 +95,7 @@ static void test_new_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* Returns the i-th of many f32 numbers that are hard to round. They have all exponents. They
+/* Returns the i-th of many f32 numbers that are hard to round. The numbers have all exponents, and
  * include ties of F16 and BF16, the neighbours of ties, and NaNs. */
 static float nasty(uint64_t i)
 {

@@ -91,8 +91,8 @@ class Model:
                     self._add_angles(
                         numpy.outer(numpy.arange(self.n_tokens), buffer.double().numpy()), 1.0
                     )
-        # Some models compute the angles inside of attention, where they are not traced. So the
-        # list also gets the angles of ropes with common bases and sizes.
+        # Some models compute the angles inside of attention, where values are not traced. So the
+        # angles of ropes with common bases and sizes are added, too.
         bases = {v for k, v in self.numbers.items() if "theta" in k and v > 1} | {1e4}
         for base in sorted(bases):
             for rotated in {self.names.values["Dh"] // part for part in (1, 2, 4)}:

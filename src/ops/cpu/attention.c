@@ -314,8 +314,8 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
 }
 
 /* Computes attention for m queries of one head. The first query is row `row` of the tile. One
- * matrix product computes all m queries, with all keys up to the last query. Keys after a query get
- * probability 0. */
+ * matrix product computes the scores of all m queries with all keys up to the last query. Keys
+ * after a query get probability 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {

@@ -100,7 +100,7 @@ void osh_attention_grad_give(const osh_grad_args *a, int k, const float *x, int6
     }
 }
 
-/* The softmax of a row with a sink. m is the largest score:
+/* Computes the softmax of a row with a sink. m is the largest score:
  *
  *   p_m = 1 / sum e^(s - m)
  *   b   = e^(sink - m) p_m

@@ -39,8 +39,8 @@ done:
     return rc;
 }
 
-/* Returns an upper bound of the bytes of scratch. Assumes that there are n_tokens samples, because
- * each sample may have only one token. */
+/* Returns an upper bound of the bytes of scratch. Assumes n_tokens samples, because a sample has at
+ * least one token. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);

@@ -21,7 +21,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* CPU kernels for gradients. Ops that are not in this list use their reference kernel. */
+/* CPU kernels for gradients. The gradients of all other ops are computed by reference kernels. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -38,8 +38,8 @@ size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* in_width is {D, not used, D2}: the hidden_size of the two models. out_width is V, the vocabulary
- * size. */
+/* in_width is {D, not used, D2}. D: hidden_size of the model. D2: hidden_size of the reference
+ * model. out_width is V, the vocabulary size. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
 size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -70,8 +70,8 @@ size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_
 /* out_width is V, the vocabulary size. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* in_width is {D, not used, D2}: the hidden_size of the two models. out_width is V, the vocabulary
- * size. */
+/* in_width is {D, not used, D2}. D: hidden_size of the model. D2: hidden_size of the reference
+ * model. out_width is V, the vocabulary size. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
 #endif

@@ -92,10 +92,11 @@ osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- glu with silu ---- */
 
-/* For a gate g, let s = 1 / (1 + e^-g). Overwrites both arrays with gradients:
+/* Overwrites `up` with the gradient of gate, and `gate` with the gradient of up. For an element g
+ * of `gate`, and s = 1 / (1 + e^-g):
  *
- *   `up`     dgate = dy up s (1 + g (1 - s))
- *   `gate`   dup = dy g s */
+ *   dgate = dy up s (1 + g (1 - s))
+ *   dup   = dy g s */
 OSH_VEC_FN void silu_grad_body(float *gate, float *up, const float *dy, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {

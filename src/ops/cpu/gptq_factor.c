@@ -1,5 +1,5 @@
 /* gptq_factor.c - computes U of ops/gptq_factor.c in place of H, in four steps. They reverse rows
- * and columns, compute the Cholesky factor, invert this triangle, and reverse rows and columns
+ * and columns, compute the Cholesky factor, invert this factor, and reverse rows and columns
  * again. Each step cuts the matrix into fixed blocks of SIDE columns for all threads, so the bytes
  * do not depend on the number of threads.
  *

@@ -2,7 +2,7 @@
  * shift_accum. Each tile of 256 x 256 elements of H is a sum over tiles of up to 512 tokens, in the
  * order of the batch.
  *
- * All tokens of a tile belong to one sample, so H does not depend on the batches. Tiles of H on the
+ * A tile of tokens belongs to one sample, so H does not depend on the batches. Tiles of H on the
  * diagonal are computed by ssyrk. With AVX2 (math/tile.h), tokens are packed once for all threads,
  * directly from their dtype. With AVX-512 BF16, BF16 values are multiplied (math/pairs.h). */
 #include "base/isa.h"
@@ -257,8 +257,9 @@ static void hessian_add_band(const pairs_job *j, osh_flow *f, uint32_t *turned, 
     osh_flow_block block = {.a = osh_pairs_packed(turned, k), .m = m, .ld = j->n};
     for (int64_t c = at->col; c < end; c += PAIR) {
         int64_t wide = osh_min64(PAIR, end - c);
-        // True if all elements are on or below the diagonal of h. If false, the diagonal crosses
-        // these rows, and row r adds only its first r + 1 columns.
+        // True if all elements are added: h is no triangle, or the elements are on or below its
+        // diagonal. If false, the diagonal crosses these rows, and row r adds only its first r + 1
+        // columns.
         bool whole = j->x0 || c + wide <= row + 1;
         block.b = (osh_pairs_b){j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE),
                                 k, each, true};

@@ -15,7 +15,7 @@ enum {
     /* Number of columns of y that are computed together. W, packed for COLS columns and DEPTH
      * in_features, fits in the L2 cache. */
     COLS = 96,
-    /* Number of rows of y that are computed together. The sums of ROWS x COLS elements also fit in
+    /* Number of rows of y that are computed together. The sums, ROWS x COLS elements, also fit in
      * the L2 cache. */
     ROWS = 528,
     /* Number of rows of y that are computed together, if there are too few blocks of columns to

@@ -30,13 +30,13 @@ typedef struct logits_grad_job {
     const osh_tile *tiles;
     bool kl, pairs;       // pairs: true if math/pairs.h multiplies
     /* V: vocabulary size.
-     * D, D2: hidden_size of the two models.
+     * D: hidden_size of the model. D2: hidden_size of the reference model.
      * ld: V, padded by osh_pairs_pad. */
     int64_t V, D, D2, ld;
     float *room;          // own: scratch, logits_grad_floats floats for each thread
 } logits_grad_job;
 
-/* Scratch of a BF16 product, in the memory of the F32 block. */
+/* Scratch of BF16 products. F32 products use the same memory as their scratch. */
 typedef struct pairs_room { // views
     /* x: packed rows of x, [TOKENS, D].
      * rows: packed rows of W, [TOKENS, D]; not used if W can be read in place.
@@ -46,7 +46,8 @@ typedef struct pairs_room { // views
     float *sums; // a product, [TOKENS, D padded by osh_pairs_pad]
 } pairs_room;
 
-/* Divides `at` into the parts of the scratch. Returns the number of floats. `at` may be NULL. */
+/* Sets the arrays of *m to parts of `at`, unless `at` is NULL. Returns the number of floats that
+ * the arrays need. */
 static int64_t pairs_room_at(pairs_room *m, float *at, int64_t D)
 {
     int64_t wide = osh_pairs_pad(D), band = TOKENS / SIDE * osh_pairs_panel(D);

@@ -10,7 +10,7 @@
  *   for the tile:                  dv^T += dy^T p
  *                                  dk^T += q^T ds
  *
- * The sum over each tile begins with 0, and the sums of the tiles are added in order. So the bytes
+ * The sum over each tile starts at 0, and the sums of the tiles are added in order. So the bytes
  * do not depend on threads or on other samples. */
 #include "math/pairs.h"
 #include "math/vec.h"
@@ -54,7 +54,7 @@ typedef struct pairs_attention_job {
 static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }
 
 /* Returns the address of the next n words of a thread's scratch, and adds n to *words. room:
- * beginning of the scratch. If it is NULL, the function only counts, and returns NULL. */
+ * beginning of the scratch. If `room` is NULL, the function only counts, and returns NULL. */
 static void *grad_head_take(uint32_t *room, int64_t *words, int64_t n)
 {
     void *p = room ? room + *words : NULL;
@@ -218,8 +218,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes the gradient of the keys or values of one sample. It becomes a part of the gradient of
- * in[k], in the columns from `at` on. x [D, L]: the transpose of the sample's gradient. */
+/* Writes the gradient of the keys or values of one sample to the gradient of in[k], in the columns
+ * from `at` on. x [D, L]: the transpose of the sample's gradient. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {

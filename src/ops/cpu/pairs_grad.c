@@ -9,7 +9,7 @@
  * are packed once for all threads. Each block of dw adds the products of the tiles in order.
  *
  * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The sum over
- * each range begins with 0, and the sums of the ranges are added in order. So the bytes do not
+ * each range starts at 0, and the sums of the ranges are added in order. So the bytes do not
  * depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are packed
  * together. */
 #include "math/gemm.h"

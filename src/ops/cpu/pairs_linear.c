@@ -1,7 +1,7 @@
 /* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
- * has more than FEW rows, W is packed. This is done for each block of columns of y, and again for
- * every 512 rows of y. If x has at most FEW rows, x is packed once, and W is read in place. Both
- * cases give the same bytes. */
+ * has more than FEW rows, W is packed for each block of columns of y, at most once for every 512
+ * rows of y. If x has at most FEW rows, x is packed once, and W is read in place. Both methods give
+ * the same bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
@@ -13,7 +13,7 @@ enum {
     /* Number of columns of y that are computed together. W, packed for COLS columns and DEPTH
      * in_features, fits in the L2 cache. */
     COLS = 192,
-    /* Number of rows of y that are computed together. The sums of ROWS x COLS elements also fit in
+    /* Number of rows of y that are computed together. The sums, ROWS x COLS elements, also fit in
      * the L2 cache. */
     ROWS = 512,
     BAND = OSH_PAIRS_BAND,
@@ -76,8 +76,8 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to y [n], which are the sums for row `row` and columns [col, col + n). Rounds the
- * results to the dtype of the output and stores them. */
+/* y [n] has the sums for row `row` and columns [col, col + n). Adds the bias to these sums, rounds
+ * the results to the dtype of the output, and stores them. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];

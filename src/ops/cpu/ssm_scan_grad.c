@@ -149,8 +149,8 @@ static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t 
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-/* Adds the gradients of B and C to din[0]. They are the parts of the heads [first, first + n), and
- * are added in the order of the heads. */
+/* Adds the gradients of B and C to din[0]. The heads [first, first + n) have stored these
+ * gradients. Adds them in the order of the heads. */
 static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                             const osh_head_room *r)
 {

@@ -7,7 +7,7 @@
  * FUSED_KEYS at a time (a tile of keys). For a query:
  *
  *   s = q k^T                        f32, not rounded
- *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
+ *   b = max(b, max(s) c)             c = scale log2(e); b starts at -inf; f32
  *   p = 2^(s c - b)                  f32; 0 if the query does not see the key
  *   l = 2^(b_before - b) l + sum(p)  f32; four lanes hold partial sums, added at the end
  *   o = 2^(b_before - b) o + P v     f32; P is p rounded to the dtype

@@ -29,7 +29,7 @@ typedef struct attention_back {
     int64_t group, q_width, kv_width;
 } attention_back;
 
-/* One pass computes the queries [pos, pos + n) with the keys [key, key + n_keys). Both are
+/* One pass computes the queries [pos, pos + n) with the keys [key, key + n_keys). These are
  * positions in the sample whose first row is `row`. `head` is the number of the query head in each
  * group. `ld`: number of elements from row to row, in p and in ds. */
 typedef struct back_pass {

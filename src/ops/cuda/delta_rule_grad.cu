@@ -1,5 +1,5 @@
 /* delta_rule_grad.cu - computes the gradients of delta_rule in f32 (the formulas are in
- * ops/delta_rule.c). A block computes a key head of a sample, and its value heads one after the
+ * ops/delta_rule.c). A block computes the value heads of one key head of a sample one after the
  * other, because they add to the gradients of the same queries and keys. The state S is [Dk, Dv].
  *
  * The step of a token has two parts. In the first part, a thread computes a column of S. In the
@@ -89,8 +89,8 @@ template <class T> struct delta_head { // one value head of one sample
         }
     }
 
-    /* Computes the gradients of token t. dS is the gradient of the state after the token. On
-     * return, it is the gradient of the state before the token. */
+    /* Computes the gradients of token t. On entry, dS is the gradient of the state after the
+     * token. On return, dS is the gradient of the state before the token. */
     __device__ void back(int64_t t, const float *S, const float *next, float *dS) const
     {
         load(t);
@@ -162,8 +162,8 @@ template <class T> struct delta_head { // one value head of one sample
         p.terms[2 * gate(t)] = (float)(fade * softplus(v)), p.terms[2 * gate(t) + 1] = to_a;
     }
 
-    /* Adds the gradient of a vector v to `to`. f [Dk] is v times `by`, and has the square of the
-     * length 1 / `square`. d [Dk]: gradient of f. */
+    /* Adds the gradient of a vector v to `to`. f [Dk] is v times `by`. The squared length of f is
+     * 1 / `square`. d [Dk]: gradient of f. */
     __device__ void unit(float *to, const float *f, const float *d, float by, float square) const
     {
         float dot = 0;

@@ -56,8 +56,8 @@ static __global__ void gather_lower(matrices x)
 }
 
 /* Replaces the diagonal block at `at` by D, the inverse of the Cholesky factor of the block. Step k
- * computes column k of L, updates the columns after k, and updates the rows of X. X begins as the
- * identity and overwrites the columns before k. */
+ * computes column k of L, updates the columns after k, and updates the rows of X. X is the
+ * identity at first, and overwrites the columns before k. After the last step, X is D. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
     // row: elements 0 to k are those of row k of X; the others are those of column k of L

@@ -129,8 +129,8 @@ static __device__ inline int64_t sample_of_token(const rows_samples &s, int64_t 
     return first;
 }
 
-/* Computes osh_device_ops.minmax_rows for rows of D elements. A warp reads a row. of.seqs,
- * in host memory, is not read. */
+/* Computes osh_device_ops.minmax_rows for rows of D elements. A warp reads a row. Does
+ * not read of.seqs, which is in host memory. */
 template <class T>
 static __global__ void minmax_rows_kernel(float *low, float *high, const T *x, int64_t D,
                                           osh_sampled_rows of, const rows_samples samples)

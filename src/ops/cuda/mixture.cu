@@ -12,7 +12,7 @@
  *
  * mixture_combine goes through the experts of a token in order. For each expert it computes out =
  * sum + round(y weight), and rounds it. The results are those of the op moe_combine. The first
- * round begins with `sum`, later rounds begin with `out`. A warp computes a token, and finds the
+ * round starts from `sum`, later rounds start from `out`. A warp computes a token, and finds the
  * token's row of y by bisection in each expert's list of rows. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"

@@ -106,7 +106,7 @@ done:
 }
 
 /* Copies the factors of r to `room`, which has osh_rotate_table_bytes(r) bytes. Sets the pointers
- * of *p to them. */
+ * of *p to the copies. */
 static osh_status rotate_put_factors(osh_ctx *cx, rotate_shape *p, osh_device *d,
                                      const osh_rotation *r, char *room)
 {
@@ -180,7 +180,7 @@ typedef struct rotate_dense {
 } rotate_dense;
 
 /* Computes m vectors of y, from vector `first` on. A panel of rows of T gives columns of y if T is
- * transposed. Otherwise it gives a part of the sum of each element. */
+ * transposed. Otherwise the panel gives a part of the sum of each element of y. */
 static osh_status rotate_panel(osh_ctx *cx, const rotate_dense *j, int64_t first, int64_t m)
 {
     osh_status rc = OSH_OK;

@@ -69,8 +69,8 @@ template <class T> struct routed_reader {
     bool x_there[4], w_there[4];
 };
 
-/* Column v of a tile is a column of y, computed from a row of W. Returns the index of this column
- * and row. */
+/* Returns the index in y of column v of a tile. The column is computed from the row of W with the
+ * same index. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;

@@ -1,4 +1,4 @@
-/* rows_grad.cu - computes the gradients of ops that multiply each row, or parts of it, by a number,
+/* rows_grad.cu - computes the gradients of the ops of rows.cu, of routed_rows and of moe_combine,
  * in f32.
  *
  *   positions        dx += dy
@@ -116,7 +116,7 @@ struct gain_columns_back { // the sum of a column
     __device__ float operator()(int64_t row, int64_t) const { return sums[row]; }
 };
 
-/* Adds the gradient of w: first the sums of the columns of dy x, then the sum of these. */
+/* Adds the gradient of w: computes the sum of each column of dy x, then the sum of these sums. */
 template <class T> static osh_status gain_weight(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -209,14 +209,14 @@ done:
     return rc;
 }
 
-typedef struct expert_rows { // rows of x [n, D] and route [n, E], and their gradients, or NULL
+typedef struct expert_rows { // gradients of sum, x [n, D] and route [n, E]; NULL: not computed
     float *sum, *x, *route;
     const float *dy;
     int64_t n, D, E, expert; // expert: index of the expert; negative: none (routed_scale)
     bool plain;
 } expert_rows;
 
-/* Returns a launch's rows for an op with the inputs in[x] and in[route]. */
+/* Returns the arguments of a kernel for an op with the inputs in[x] and in[route]. */
 static expert_rows expert_rows_of(const osh_grad_args *a, int x, int route, int64_t expert)
 {
     return {NULL,

@@ -1,5 +1,6 @@
-/* scan.cuh - declares what the kernels of recurrent layers and of their gradients share: lists of
- * samples, weights of any dtype, and activations. Letters in shapes: ops/scan.h. */
+/* scan.cuh - declares types and functions for the kernels of recurrent layers and of their
+ * gradients: lists of samples, weights of any dtype, and activations. Letters in shapes:
+ * ops/scan.h. */
 #ifndef OSH_SCAN_CUH
 #define OSH_SCAN_CUH
 #include "ops/cuda/pack.cuh"

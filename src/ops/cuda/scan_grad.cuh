@@ -1,4 +1,4 @@
-/* scan_grad.cuh - declares what the gradients of delta_rule and ssm_scan share.
+/* scan_grad.cuh - declares types and functions for the gradients of delta_rule and ssm_scan.
  *
  * The gradients of a token need the states before and after the token. A block goes forward through
  * a sample, and stores the state before every C-th token. Then it goes backward in steps of C
@@ -41,8 +41,8 @@ static __device__ inline void scan_copy_state(float *to, const float *from, int6
     for (int64_t i = threadIdx.x; i < each; i += SCAN_THREADS) to[i] = from ? from[i] : 0;
 }
 
-/* Runs the block's head through a sample of n tokens. step(t, S, next) computes the state after
- * token t from the state S before it. back(t, S, next) computes the gradients of token t. All
+/* Computes the gradients of one head for a sample of n tokens. step(t, S, next) computes the state
+ * after token t from the state S before it. back(t, S, next) computes the gradients of token t. All
  * threads of the block call the functions; each function begins with a barrier. */
 template <class F, class B>
 static __device__ inline void scan_back_walk(const scan_states &s, int64_t n, F step, B back)

@@ -39,7 +39,7 @@ enum {
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece with m rows of H
-/* Returns the number of parts that are computed together. They are then added to H. */
+/* Returns the number of parts (hessian_accum.cu) that are computed before they are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
 /* Returns how many bytes these parts have for the largest piece of H [I, I]. */
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
@@ -90,9 +90,9 @@ enum {
 int64_t osh_scan_back_block(int64_t C, int64_t each);
 int64_t osh_scan_back_blocks(int64_t n_tokens, int64_t heads, int64_t each);
 size_t osh_scan_back_terms_bytes(int64_t n_tokens, int64_t heads, int64_t n);
-/* Return the number of bytes of scratch of conv1d_grad.cu for C channels and K tokens of the
- * window, and of gated_norm_grad.cu for n heads of D elements. heads: number of heads that have
- * weights of their own. */
+/* The next two functions return numbers of bytes: the scratch of conv1d_grad.cu for C channels and
+ * a window of K tokens, and the scratch of gated_norm_grad.cu for n heads of D elements. heads:
+ * number of heads that have weights of their own. */
 size_t osh_conv1d_back_bytes(int64_t n_tokens, int64_t C, int64_t K);
 size_t osh_gated_norm_back_bytes(int64_t n, int64_t heads, int64_t D);
 /* For vocab.cu.
@@ -116,8 +116,8 @@ enum {
     OSH_KL_BACK_N_PARTS
 };
 enum { OSH_KL_BACK_ROW = 32 }; // bytes of the state of a row in kl_grad.cu
-/* Sets at[i] to the offset of part i. Returns the size of the allocation in bytes. D: the larger
- * hidden_size of the two models. */
+/* Sets at[i] to the offset of part i. Returns the size of the allocation in bytes. D: hidden_size
+ * of the model or of the reference model, whichever is larger. */
 size_t osh_kl_back_offsets(size_t at[OSH_KL_BACK_N_PARTS], int64_t n_tokens, int64_t D);
 enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
@@ -131,7 +131,7 @@ extern const osh_attention_attr osh_peak_heads;
 void osh_peak_widths(int64_t of[4]);
 
 /* ---- sizes of rotate.cu ----
- * SHARED: most shared memory of a block in bytes. All GPUs that the back end supports have as much.
+ * SHARED: largest shared memory of a block in bytes. All supported GPUs have this much.
  * TILE: number of elements of a tile with several vectors.
  * SLABS: largest number of blocks if the vectors are not in shared memory. */
 enum { OSH_ROTATE_SHARED = 96 << 10, OSH_ROTATE_TILE = 4096, OSH_ROTATE_SLABS = 256 };

@@ -6,8 +6,8 @@
  * then summed over all rows.
  *
  * The heads of a group read the same B and C. OSH_SCAN_BACK_WAVE heads are computed together (a
- * wave). Each head stores its gradients of B and C. After the wave, they are added in the order of
- * the heads. */
+ * wave). Each head stores its gradients of B and C. After the wave, these gradients are added in
+ * the order of the heads. */
 #include "ops/cuda/scan_grad.cuh"
 
 typedef struct ssm_back {
@@ -80,8 +80,8 @@ template <class T> struct ssm_head { // one head of one sample
                 next[i * P + c] = Z[i * P + c] * m.gates[0] + m.x[c] * m.B[i];
     }
 
-    /* Computes the gradients of token t. dZ is the gradient of the state after the token. On
-     * return, it is the gradient of the state before the token. */
+    /* Computes the gradients of token t. On entry, dZ is the gradient of the state after the
+     * token. On return, dZ is the gradient of the state before the token. */
     __device__ void back(int64_t t, const float *Z, const float *next, float *dZ) const
     {
         float to_step = 0, to_D = 0;

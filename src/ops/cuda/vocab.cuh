@@ -32,7 +32,7 @@ typedef struct osh_vocab_block {
     bool last;
 } osh_vocab_block;
 
-/* Opens the logits of model `side` (0 or 1) of nll or kl. */
+/* Opens the logits of one model for nll or kl. side: 0 for the model, 1 for the reference model. */
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_op_args *a, int side);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);

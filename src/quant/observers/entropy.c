@@ -2,14 +2,14 @@
  * after it is clipped to the range. The distribution q approximates p with only `levels` values:
  *
  *   p   the i bins on either side of 0; values outside are counted in the end bins
- *   q   the bins of p without the values outside, divided into `levels` runs. A run has
- *       2 i / levels consecutive bins; the last run has the remaining bins. The count of a run is
- *       divided equally among those bins of the run for which p > 0
+ *   q   the bins of p without the values outside, in `levels` runs. A run has 2 i / levels
+ *       consecutive bins; the last run has the remaining bins. In q, each bin with p > 0 gets
+ *       an equal share of the count of its run
  *
  * In p and q, each empty bin gets a count of 1e-4, and the sum of these counts is subtracted
- * equally from the other bins. i begins with levels / 2 and grows in steps of n / bins, rounded up.
- * n is the current number of bins, and `bins` is the initial number. If several ranges have the
- * same divergence, the first is chosen. */
+ * equally from the other bins. The first i is levels / 2, and each next i is larger by n / bins,
+ * rounded up. n is the current number of bins, and `bins` is the initial number. If several ranges
+ * have the same divergence, the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
  * the values of each sample is computed, and these means are summed.
  *
  * Candidate i is the whole range times 1 - i / grid, for i = 0, 1, ... below int(maxshrink * grid).
- * If power_of_two is set, the candidates are the scales 2^e instead: e begins with m + 1 and ends
- * with m - 3. The scale 2^m is the smallest power of two with which no value is outside of the
- * range. If several candidates have the smallest loss, the first is chosen. */
+ * If power_of_two is set, the candidates are the scales 2^e instead, for e = m + 1, m, ..., m - 3.
+ * The scale 2^m is the smallest power of two with which no value is outside of the range. If
+ * several candidates have the smallest loss, the first is chosen. */
 #include "quant/calibrate.h"
 
 #include <math.h>

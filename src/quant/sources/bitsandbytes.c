@@ -7,9 +7,9 @@
  *   X.weight.quant_state.bitsandbytes__nf4, __fp4     JSON as U8: shape, blocksize, dtype, and
  *                                                     with double quantization the nested_ keys
  *
- * With double quantization, absmax is U8 and a factor is
+ * With double quantization, absmax is U8, nested_quant_map has 256 values, and a factor is
  *
- *   nested_quant_map [256] [absmax] * nested_absmax [block / nested_blocksize] + nested_offset
+ *   nested_quant_map[absmax] * nested_absmax [block / nested_blocksize] + nested_offset
  *
  * With 8 bits, X.weight is I8 [O, I]. X.SCB is F32 [O], the largest magnitude of each row. A
  * weight is code * SCB / 127. The arithmetic is that of bitsandbytes: F32, rounded to the model's
@@ -298,7 +298,7 @@ done:
     return rc;
 }
 
-/* Decodes rows of a weight with 4 bits. It is the member `piece` of osh_source_pieces. */
+/* Decodes rows of a weight with 4 bits. The function is the member `piece` of osh_source_pieces. */
 static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                 int64_t first, int64_t n)
 {
@@ -325,7 +325,7 @@ done:
     return rc;
 }
 
-/* Decodes rows of a weight with 8 bits. It is the member `piece` of osh_source_pieces. */
+/* Decodes rows of a weight with 8 bits. The function is the member `piece` of osh_source_pieces. */
 static osh_status bnb_eight_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                  int64_t first, int64_t n)
 {
@@ -343,8 +343,8 @@ done:
     return rc;
 }
 
-/* Sets the arrays in `room` to parts of `block`, and reads the tables of code values. It is the
- * member `open` of osh_source_pieces. */
+/* Sets the arrays in `room` to parts of `block`, and reads the tables of code values. The
+ * function is the member `open` of osh_source_pieces. */
 static osh_status bnb_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,6 @@
-/* gptq.c - reads weights of the method gptq (AutoGPTQ, GPTQModel, optimum) and the same tensors of
- * AutoRound. In the table, b is the number of bits (2, 3, 4 or 8) and G the number of groups:
+/* gptq.c - reads weights of the method gptq (AutoGPTQ, GPTQModel, optimum) and of AutoRound, if it
+ * wrote the same tensors. In the table, b is the number of bits (2, 3, 4 or 8), and G is the number
+ * of groups:
  *
  *   X.qweight   I32 [ceil(I b / 32), O]   column o is the bit stream of row o of the weight
  *   X.qzeros    I32 [G, ceil(O b / 32)]   row g is the bit stream of the zero points of group g

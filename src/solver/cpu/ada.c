@@ -1,6 +1,6 @@
 /* ada.c - runs AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all
  * steps of a block of rows before it begins the next block, so each thread needs memory for one
- * block only. The bytes do not depend on threads.
+ * block only. The result does not depend on the number of threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568) learns v. h = 0 rounds w / s down, h = 1 rounds up.
  *
@@ -250,8 +250,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores the learned codes and scales of a row. Stores nothing if learning diverged. With
- * rule.selective, also stores nothing if learning did not lower the loss of the row. */
+/* Stores the learned codes and scales of n rows. Skips a row if learning diverged. With
+ * rule.selective, also skips a row if learning did not lower its loss. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;

@@ -1,6 +1,6 @@
 /* ada_learn.c - optimizes the codes of a weight with gradients that the caller computes, for
  * example from the output of a decoder layer. The methods are those of ada.c, one step per call.
- * Rows are independent, so the bytes do not depend on threads.
+ * Rows are independent, so the result does not depend on the number of threads.
  *
  * A learner (osh_ada_learner) stores v (or AdaQuant's weight), the gradient, Adam's means, and the
  * learned parameters of each group. A learner with a device stores them in the memory of the device
@@ -419,7 +419,8 @@ done:
     return rc;
 }
 
-/* Writes the weight that follows from the codes and scales in the arguments to `to`, row by row. */
+/* Writes to `to`, row by row, the weight that follows from the codes and scales in the
+ * arguments. */
 static osh_status learner_nearest_there(osh_ctx *cx, const osh_ada_learner *l, osh_tensor *to)
 {
     osh_status rc = OSH_OK;

@@ -117,8 +117,8 @@ OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g
     *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
 }
 
-/* Does one step of AdaRound on a row. Returns the sum of 1 - |2 h - 1|^beta over the row before the
- * step. */
+/* Does one step of AdaRound on a row. Returns the sum of 1 - |2 h - 1|^beta over the row, computed
+ * before the step. */
 OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
                                   const osh_ada_row_step *t)
 {

@@ -66,8 +66,8 @@ typedef struct osh_ada_row_step { // numbers of one step of learning, equal for 
 
 /* For AdaRound: computes m->soft and m->e from m->x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* For AdaRound: changes m->x by one step. Returns the sum of 1 - |2 h - 1|^beta over the row before
- * the step. */
+/* For AdaRound: changes m->x by one step. Returns the sum of 1 - |2 h - 1|^beta over the row,
+ * computed before the step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 /* For AdaQuant and AutoRound: computes m->e from m->x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);

@@ -1,8 +1,8 @@
 /* ada.cu - does the steps of AutoRound on a weight (solver/ada_there.h), and compares the outputs
  * of a block with their targets. A warp does the step of one group: first the offsets of its
  * columns, then the shares a and b of its range, then the weight. For the same gradients, the codes
- * are those of the host. The two sums of a group are doubles, of which only the signs count, so
- * their order may differ. */
+ * are those of the host. The two sums of a group are doubles, of which only the signs count, so the
+ * order of the additions may differ from that of the host. */
 #include "solver/cuda/ada.cuh"
 
 /* Returns the scale of a group of float codes before it is multiplied by its share b. */

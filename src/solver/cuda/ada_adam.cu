@@ -115,7 +115,8 @@ __device__ static void round_step(const osh_ada_there &p, const osh_ada_group &g
     if (lane == 0) small[OSH_ADA_BEST_S * p.O * p.groups] = (float)sum;
 }
 
-/* Returns the value of the grid for column i of AdaRound: the soft one, or the final one. */
+/* Returns the value of the grid for column i of AdaRound: the final value if p.last is true, else
+ * the soft value. */
 template <class S>
 __device__ static float round_value(const osh_ada_there &p, const osh_ada_group &g, int64_t i)
 {

@@ -34,10 +34,10 @@
  * One call solves all weights that read one input, so a small weight needs no kernel launches of
  * its own. One call can also solve weights with different inputs, such as the down projections of
  * experts, if all inputs have the same width and equally many rows of weights. A panel is P rows of
- * one weight; the last panel of a weight has fewer. A table gives the weight and U of each panel.
- * The number of panels in a tile depends on the free bytes of the arena. The codes of a row do not
- * depend on this number or on other rows, because P depends only on I, and the batched matrix
- * product over panels uses the algorithm that is chosen for one panel. */
+ * one weight; the last panel of a weight can have fewer. A table gives the weight and U of each
+ * panel. The number of panels in a tile depends on the free bytes of the arena. The codes of a row
+ * do not depend on this number or on other rows, because P depends only on I, and the batched
+ * matrix product over panels uses the algorithm that is chosen for one panel. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>

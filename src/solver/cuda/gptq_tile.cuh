@@ -1,6 +1,6 @@
 /* gptq_tile.cuh - declares the tile of gptq_solve.cu: some panels of rows that one kernel launch
- * solves. It defines the quantization of one element, and kernels that load rows into a tile and
- * store the codes. P is the number of rows of a panel. */
+ * solves. The file also defines the quantization of one element, and kernels that load rows into a
+ * tile and store the codes. P is the number of rows of a panel. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"

@@ -1,5 +1,6 @@
 /* test_chat_golden.c - renders conversations with chat templates. The texts must equal those of
- * transformers (gen.py), byte for byte. What transformers refuses must be refused, too. */
+ * transformers (gen.py), byte for byte. Conversations and templates that transformers refuses must
+ * be refused, too. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* test_families.c - plans checkpoints of many families without their templates. The tensors have
- * the names and shapes that transformers writes (gen.py). A job without data may only quantize
- * tensors that are Linears or experts in transformers. Routers, tables and Conv1D modules must
+ * the names and shapes that transformers writes (gen.py). A job without data must quantize no other
+ * tensors than Linears and experts of transformers. Routers, tables and Conv1D modules must
  * stay dense. The table below lists the Linears of decoder blocks that stay dense. */
 #include "golden/models/tiny.h"
 #include "match/dense.h"

@@ -39,9 +39,9 @@ LENGTHS = [(20, 24), (2, 12)]
 # the text becomes longer than 64 tokens, the length at which longrope of Phi-3 changes
 LONG = {"phi3_longrope": [(56, 24), (2, 12)]}
 # Cases that run without a cache, because of two faults of transformers. 1. Phi3 should drop its
-# cache when the frequencies of longrope change (prepare_inputs_for_generation). In this version
-# that code has no effect, so keys keep the frequencies of short texts. 2. Mamba2's step for one
-# token ignores time_step_limit.
+# cache when the frequencies of longrope change (prepare_inputs_for_generation). In this version of
+# transformers that code has no effect, so keys keep the frequencies of short texts. 2. Mamba2's
+# step for one token ignores time_step_limit.
 NO_CACHE = ("phi3_longrope", "mamba2_limit")
 SPECIAL = 45  # in vision models, ids from this one on stand for images
 

@@ -2,9 +2,9 @@
  * with transformers.
  *
  * F32: max |difference| must be at most 5e-6 times max |logit|.
- * BF16, F16: the error of a case is the mean |difference| between the NLL and the NLL in f32. It
- * must be at most 1.25 times the error of transformers, plus 1e-4. On average over all cases, it
- * must be at most 0.96 times the error of transformers.
+ * BF16, F16: the error of a case is the mean |difference| between the NLL and the NLL in f32. This
+ * error must be at most 1.25 times the error of transformers, plus 1e-4. On average over all cases,
+ * the error must be at most 0.96 times the error of transformers.
  *
  * Runs under each instruction set (cmake/tests.cmake). Prints the errors. gen.py makes the files.
  * `test_models DIR CASE` prints the errors of BF16 and F16 for other weights (noise.py). */

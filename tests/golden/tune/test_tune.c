@@ -149,7 +149,8 @@ static void learned_count_scales(learned *l)
     }
 }
 
-/* Opens a GPU and tunes on it. The memory must be as predicted: the arena has only these bytes. */
+/* Opens a GPU and tunes on it. The memory must be as predicted: the arena has only the predicted
+ * bytes. */
 static void gpu_learn(learned *l, const char *name)
 {
     osh_ctx *cx = l->m.cx;
