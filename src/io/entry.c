@@ -1,4 +1,4 @@
-/* entry.c - finds names that two tensors of a file have. */
+/* entry.c - finds tensors of a file that have the same name. */
 #include <stdlib.h>
 #include <string.h>
 

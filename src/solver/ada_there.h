@@ -13,8 +13,8 @@ typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 /* Arrays [O, groups] of a learner, in the order in which they follow each other. */
 enum {
     OSH_ADA_S0,     // initial scales
-    OSH_ADA_D,      // change of the scale; in AutoRound: share a
-    OSH_ADA_MEAN,   // Adam's moving average of the gradient of d; in AutoRound: share b
+    OSH_ADA_D,      // change d of the scale; in AutoRound: the share named a
+    OSH_ADA_MEAN,   // Adam's moving average of the gradient of d; in AutoRound: the share named b
     OSH_ADA_SQUARE, // Adam's moving average of the square of that gradient
     OSH_ADA_LEAST,  // AutoRound: smallest weight of each group
     OSH_ADA_MOST,   // AutoRound: largest weight of each group

@@ -1,8 +1,8 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
- * If the bytes are refused, there must be a message. If they are accepted, the checkpoint must have
- * at least one tensor of the two shards, and no other tensor. Each tensor of the checkpoint must
- * have the right shard, be readable and be in the index. */
+ * If the bytes are refused, there must be a message. If they are accepted, the checkpoint must
+ * have at least one tensor, and all its tensors must be in the two shards. Each tensor of the
+ * checkpoint must have the right shard, be readable and be in the index. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 

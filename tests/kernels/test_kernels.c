@@ -627,7 +627,8 @@ static void test_fast_equals_ref(void **state)
     osh_ctx_free(cx);
 }
 
-/* Checks that the batch on three threads gives the bytes of each sample alone on one thread. */
+/* Runs a batch on three threads, and then each of its samples alone on one thread. Checks that both
+ * give the same bytes. */
 static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);

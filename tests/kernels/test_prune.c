@@ -245,9 +245,9 @@ static void test_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* In a ternary or binary weight, most magnitudes are equal. Only a part of the elements with this
- * magnitude must become 0, and the fraction must be about the same in every row. SparseGPT must do
- * the same if it prunes by magnitude. */
+/* In a ternary or binary weight, most elements have the same magnitude. Pruning must not replace
+ * all of them by 0, and must replace about the same fraction in every row. SparseGPT must do the
+ * same if it prunes by magnitude. */
 static void test_equal_magnitudes(void **state)
 {
     (void)state;

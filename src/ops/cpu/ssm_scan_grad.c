@@ -18,7 +18,7 @@ typedef struct scan_back {
     osh_scan_room m;
     /* Each is an array of states [S, padded P].
      * kept: every C-th state.
-     * now: a stored state, and the states after the next C tokens.
+     * now: a stored state, and the state after each of the next C tokens.
      * dZ: gradient of the state. */
     float *kept, *now, *dZ;
     float *dy, *dx;         // gradients of the output and of x, [padded P]
