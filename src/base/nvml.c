@@ -41,7 +41,7 @@ void osh_nvml_open(osh_ctx *cx)
         tried = true;
         if (!nvml_library_open(cx)) atomic_store(&is_open, true);
         else {
-            osh_log(cx, OSH_LOG_DEBUG, "the GPU's driver reports no memory: %s",
+            osh_log(cx, OSH_LOG_DEBUG, "cannot read the GPU's memory from its driver: %s",
                     osh_error_text(cx));
             osh_error_clear(cx);
         }

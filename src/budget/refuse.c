@@ -7,6 +7,7 @@
 #include "graph/device_peaks.h"
 #include "math/isa.h"
 #include "budget/memory.h"
+#include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "schedule/range.h"
 #include "tensor/scalar.h"
@@ -70,28 +71,45 @@ static bool has_grouped_hessians(const osh_budget *p)
     return any && osh_stat_is_grouped(&osh_stat_hessian, &p->in->groups);
 }
 
-static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *option, int64_t given,
-                                int64_t least, int64_t of_linears)
+/* Returns a text for messages that names a way to reduce the smallest budget, or "". `tunes`: true
+ * if tuning decides the smallest budget. */
+static const char *refuse_hint(const osh_budget *p, bool tunes)
+{
+    if (tunes && p->in->on_device)
+        return "; tuning needs this memory (tune: 0 disables it, --device cpu uses host memory)";
+    if (tunes) return "; tuning needs this memory (tune: 0 disables it)";
+    return has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "";
+}
+
+typedef struct too_small { // a budget that is too small
+    bool host;          // true: --host-memory; false: --device-memory
+    /* given: the budget.
+     * least: the smallest possible budget.
+     * of_linears: the smallest possible budget with --sequential-targets Linear; -1: none. */
+    int64_t given, least, of_linears;
+    const char *hint;   // from refuse_hint
+} too_small;
+
+static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, too_small b)
 {
     const osh_options *o = p->in->opt;
+    const char *option = b.host ? "host-memory" : "device-memory";
     char less[128] = "", others[160] = "";
-    bool host = !strcmp(option, "host-memory");
-    if (host && o->others_host > least) snprintf(others, sizeof others, ", because %s", o->others);
-    if (host)
-        least = osh_max64(least, o->others_host),
-        of_linears = of_linears < 0 ? -1 : osh_max64(of_linears, o->others_host);
-    if (of_linears >= 0 && mib_for(of_linears) < mib_for(least))
+    if (b.host && o->others_host > b.least)
+        snprintf(others, sizeof others, ", because %s", o->others);
+    if (b.host)
+        b.least = osh_max64(b.least, o->others_host),
+        b.of_linears = b.of_linears < 0 ? -1 : osh_max64(b.of_linears, o->others_host);
+    if (b.of_linears >= 0 && mib_for(b.of_linears) < mib_for(b.least))
         snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
-                 mib_for(of_linears),
+                 mib_for(b.of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
     // the message has the given budget with two decimals if it is not a whole number of MiB
-    int digits = given % (1 << 20) ? 2 : 0;
-    return osh_fail(cx, OSH_E_USAGE,
-                    "--%s %.*fMiB is too small: want at least --%s %.0fMiB%s%s%s",
-                    option, digits, (double)given / (1 << 20), option, mib_for(least), others,
-                    less,
-                    has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
+    int digits = b.given % (1 << 20) ? 2 : 0;
+    return osh_fail(cx, OSH_E_USAGE, "--%s %.*fMiB is too small: want at least --%s %.0fMiB%s%s%s",
+                    option, digits, (double)b.given / (1 << 20), option, mib_for(b.least), others,
+                    less, b.hint);
 }
 
 bool osh_others_fit(const osh_options *o)
@@ -106,16 +124,20 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
     const osh_memory *m = &p->memory;
     const osh_options *o = p->in->opt;
     int64_t least_host = m->base_bytes + m->least.host + OSH_ISA_NOISE_BYTES;
-    osh_peaks l;
+    osh_peaks l, tuning;
+    OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
+    const char *host_hint = refuse_hint(p, tuning.host > 0 && tuning.host >= m->least.host),
+               *device_hint = refuse_hint(p, tuning.device > 0 && tuning.device >= m->least.device);
     OSH_TRY(least_of_linears(cx, &l, p, outside));
     if (m->least.host > b->host || (b->host < INT64_MAX && !osh_others_fit(o)))
-        OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
+        OSH_TRY(refuse_budget(cx, p, (too_small){true, o->host_memory, least_host, l.host,
+                                                 host_hint}));
     if (m->least.device > b->device && !o->device_memory)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "the GPU has %.0fMiB for the run: want at least %.0fMiB",
-                 mib_for(b->device), mib_for(m->least.device));
+        OSH_FAIL(cx, OSH_E_USAGE, "the GPU has %.0fMiB for the run: want at least %.0fMiB%s",
+                 mib_for(b->device), mib_for(m->least.device), device_hint);
     if (m->least.device > b->device)
-        OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least.device, l.device));
+        OSH_TRY(refuse_budget(cx, p, (too_small){false, o->device_memory, m->least.device, l.device,
+                                                 device_hint}));
     if (m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB is too small: values between subgraphs take %.0fMiB",

@@ -191,8 +191,8 @@ const osh_field osh_option_fields[] = {
     {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|ram|disk|disk_f16|recompute",
      .doc = "location of values that observers read twice: memory, scratch files, or none "
-            "(recompute). auto: the fastest within the budgets. disk_f16 stores F32 values as "
-            "F16, which changes results (docs/how-to/calibration.md)"},
+            "(recompute). auto: the fastest within the budgets, on a GPU recompute. disk_f16 "
+            "stores F32 values as F16, which changes results (docs/how-to/calibration.md)"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "lets a GPU read values, and weights for --eval, from the disk by GPUDirect Storage "
             "(cuFile). true: also without the module nvidia-fs (docs/how-to/cuda.md). Changes no "

@@ -113,15 +113,19 @@ const osh_topic osh_topics[] = {
      "\n"
      "No variable changes the bytes of an output. More: docs/how-to/hub.md"},
     {"exit-codes", "exit_codes", "meaning of the exit code of a command",
-     "  0  The command succeeded. An output exists, is complete, and was read back\n     when it "
-     "was made.\n  1  The command failed: a file cannot be read or written, a checkpoint is\n     "
-     "damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n     SIGTERM "
-     "came. For verify and check-model: something differs.\n  2  A flag, a value or a recipe key "
-     "is wrong, a budget is too small, or the\n     output's path holds files that must stay.\n\nA "
-     "failure prints one line on standard error: the found value, the wanted value,\nand the file "
-     "or module. With --progress json, the line is an object with the\nevent `error`.\n\nA run "
-     "that fails leaves nothing "
-     "under the output's name. If the same command can\n"
+     "  0  The command succeeded. An output exists, is complete, and was read back\n"
+     "     when it was made.\n"
+     "  1  The command failed: a file cannot be read or written, a checkpoint is\n"
+     "     damaged or not supported, a weight is NaN, memory is used up, or SIGINT or\n"
+     "     SIGTERM came. For verify and check-model: something differs.\n"
+     "  2  A flag, a value or a recipe key is wrong, a budget is too small, or the\n"
+     "     output's path holds files that must stay.\n"
+     "\n"
+     "A failure prints one line on standard error: the found value, the wanted value,\n"
+     "and the file or module. With --progress json, the line is an object with the\n"
+     "event `error`.\n"
+     "\n"
+     "A run that fails leaves nothing under the output's name. If the same command can\n"
      "continue the run, a second line names the directory with the finished work.\n"
      "More: docs/reference/errors.md"},
     {0},

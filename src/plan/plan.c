@@ -176,9 +176,8 @@ static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
     osh_error_clear(cx);
     OSH_FAIL(cx, OSH_E_UNSUPPORTED,
              "%s; without data, every architecture is supported: want --quality fast, and a scheme "
-             "without "
-             "static activations; if transformers runs the model, `python -m oneshot.template "
-             "DIR` of the wheel writes its template",
+             "without static activations; if transformers runs the model, `python -m "
+             "oneshot.template DIR` of the wheel writes its template",
              said);
 done:
     osh_free(cx, said);

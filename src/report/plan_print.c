@@ -92,7 +92,7 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         bytes_to_mb(v->peak.device), bytes_to_mb(v->peak.host), osh_visit_way_text(v),
         v->how.prefetch ? ", reads weights ahead" : "",
         v->how.values_ahead ? ", copies values during the work" : "",
-        v->how.apart ? ", solves small Linears one at a time" : "");
+        v->how.apart ? ", solves several small Linears at a time" : "");
 }
 
 /* Prints the weights, live values and passes of a subgraph. The caller prints the number and the
@@ -409,6 +409,9 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(
             cx, b, "not in the estimate: the host learns the codes of Linears (%.3g TFLOP)\n",
             e.learned_flops / 1e12));
+    if (p->schedule.tune.steps)
+        OSH_TRY(osh_buf_printf(cx, b, "not in the estimate: tuning (%.3g TFLOP)\n",
+                               osh_tuning_flops(&p->schedule) / 1e12));
 done:
     return rc;
 }

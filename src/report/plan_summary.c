@@ -282,10 +282,11 @@ static osh_status summary_estimate(osh_ctx *cx, osh_rows *r, const osh_plan *p)
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE];
     osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
     OSH_TRY(osh_rows_add(cx, r, ROW_ALWAYS, "time",
-                         "about %s without the disk%s%s%s, by the data sheet of %s", time,
+                         "about %s without the disk%s%s%s%s, by the data sheet of %s", time,
                          e.search_flops > 0 ? " and the search of AWQ" : "",
                          e.pruned_flops > 0 ? " and GPTQ on the host" : "",
-                         e.learned_flops > 0 ? " and learning on the host" : "", m->title));
+                         e.learned_flops > 0 ? " and learning on the host" : "",
+                         p->schedule.tune.steps ? " and tuning" : "", m->title));
 done:
     return rc;
 }

@@ -481,8 +481,10 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
-    OSH_TRY(stats_feed_counted(cx, s, value, x, v->original >= 0 ? b->values[v->original] : NULL,
-                               b));
+    // only the sums of the first look use values of the original model
+    const osh_tensor *original =
+        v->original >= 0 && s->look == LOOK_ALL ? b->values[v->original] : NULL;
+    OSH_TRY(stats_feed_counted(cx, s, value, x, original, b));
 done:
     if (rc && rc != OSH_E_INTERRUPTED)
         osh_note(cx, "statistics of value %s", s->plan->in->graph->values[value].name);

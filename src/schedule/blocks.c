@@ -100,8 +100,8 @@ osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *mat
     }
     if (why && !rule->may)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s with unit: block learns from the output of decoder layers: %s (unit: linear "
-                 "needs no gradients of decoder layers)",
+                 "%s with unit: block learns from the output of decoder layers: %s; want unit: "
+                 "linear",
                  m->type->name, why);
     if (why) {
         osh_log(cx, OSH_LOG_INFO,

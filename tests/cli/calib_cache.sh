@@ -15,6 +15,7 @@ recipe() { # arguments: name, more kwargs, keys
 recipe linears ', exact: true'
 recipe binned ''
 recipe caches ', exact: true' ', kv_cache_scheme: {num_bits: 8, strategy: attn_head, observer: min_mse, observer_kwargs: {exact: true, grid: 10}}'
+recipe original ', exact: true' ', target: original'
 job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 --max-seq-length 64 --progress none)
 one() { # arguments: recipe, output, flags
     "$ONESHOT" "${job[@]}" --recipe "$1.yaml" --output "$2" "${@:3}" >/dev/null 2>log || { cat log; fail "failed: $*"; }
@@ -27,6 +28,11 @@ same() { # arguments: recipe, flags
     [ -z "$(values)" ] || fail "files are left: $*: $(values)"
     rm -rf out
 }
+# The second look at the stored values has no values of the original model.
+one original plain --calib-cache recompute
+want=$(sum plain)
+rm -rf plain
+same original --calib-cache ram
 ways=("--calib-cache disk" "--calib-cache recompute --batch-size 3" "--calib-cache disk --mem-opt-level 2 --scratch-compression zstd --threads 1")
 n=0
 for how in "caches" "linears --sequential-targets Linear" "linears --pipeline basic" "linears --propagate-error false"; do

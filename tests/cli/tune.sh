@@ -73,6 +73,7 @@ if [ -z "$SANITIZED" ]; then
     plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "a budget of 30 MiB is not refused"
     least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB\(;.*\)*$/\1/p' msg | tail -1)
     [ "$least" ] || fail "the message names no smallest budget: $(cat msg)"
+    grep -q 'tuning needs this memory (tune: 0 disables it)' msg || fail "the message does not name tuning: $(cat msg)"
     job good out --threads 3 --batch-size 4 --host-memory "${least}MiB" >log 2>&1 || { cat log; fail "--host-memory ${least}MiB"; }
     same out "threads, batch and the smallest host memory"
     "$OSH_TOOLS/make_model" wide hidden=640 intermediate=2048 heads=5 kv=5 layers=1 vocab=512 samples=4 tokens=16

@@ -57,6 +57,14 @@ P
     flags=(--calib-cache ram)
     same "a killed run"
 done
+# the second look at the stored values has no values of the original model
+sed 's/ignore: \[lm_head\],/& target: original,/; s/ kv_cache_scheme:.*$//' twice.yaml >original.yaml
+job=(--model f32 --recipe original.yaml --dataset f32/calibration.jsonl --threads 1)
+one original || fail "target: original"
+one other --calib-cache ram || fail "target: original with stored values"
+[ "$(sum other)" = "$(sum original)" ] || fail "target: original: stored values change the bytes"
+rm -rf other original
+job=(--model f32 --recipe twice.yaml --dataset f32/calibration.jsonl --threads 1)
 [ -z "$SANITIZED" ] || exit 0
 [ "$want" != "$(sum again)" ] || fail "F16 changes no byte: the test cannot fail"
 one host --device cpu || fail "on the host"
