@@ -517,9 +517,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (o->pin_memory && !strcmp(o->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
                 "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
-    /* In two cases, reads and writes bypass the page cache, so that files of other processes stay
-     * in it: the run has a memory budget, and so probably shares the machine with other processes;
-     * or the run reads a large checkpoint only once. */
+    /* Reads and writes bypass the page cache in two cases. If the run has a memory budget, it
+     * probably shares the machine with other processes, whose files should stay in the page cache.
+     * If the run reads a large checkpoint only once, the page cache does not help. */
     m->direct = o->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

@@ -165,7 +165,7 @@ done:
     return rc;
 }
 
-/* Counts the bytes that observing the k-th observed value of the Linear needs. */
+/* Counts the bytes that the observer of the Linear's k-th observed value needs. */
 static osh_status sim_open_range(osh_ctx *cx, osh_sim *s, const osh_linear *l, int k)
 {
     const osh_matching *m = s->p->match;

@@ -104,9 +104,9 @@ bool osh_hf_config_has_conv1d(const osh_hf_config *c);
 /* Changes the number of experts from n_all to n in *c, and in the text that
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
-/* Changes the number `key` (a static string) of the text model in *c, and in the text that
- * osh_hf_config_with_quantization returns. If `to` equals the number in the source, undoes earlier
- * changes. */
+/* Sets a number of the text model to `to`, in *c and in the result of
+ * osh_hf_config_with_quantization. key: name of the number, a static string. If `to` equals the
+ * number in the source, undoes earlier changes. */
 osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to);
 /* Sets *out (own) to the text of config.json with a new quantization_config. quantization_json is
  * JSON text, indented for depth 1; "" removes the key. If `untie` is true, tie_word_embeddings

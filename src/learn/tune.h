@@ -64,7 +64,7 @@ osh_status osh_tune_codes_of(osh_ctx *cx, const osh_tune *t, int weight, int8_t 
  * weight does not belong to a norm. */
 osh_status osh_tune_norm_of(osh_ctx *cx, osh_tensor **out, const osh_tune *t, int weight);
 
-/* Sets wants [weights] to true for the weights of norms. */
+/* Sets wants[w] to true for each weight w of a norm. */
 void osh_tune_norms(bool *wants, const osh_graph *g);
 bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments can be tuned
 /* The last rows of the data `d` are used for validation. Returns the number of these rows, or 0 if

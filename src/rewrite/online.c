@@ -197,9 +197,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
                              const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
-    /* own [matrices]: index of each matrix among the weights of the graph; -1: none */
-    osh_insertion *list = NULL;
-    int *weights = NULL;
+    osh_insertion *list = NULL; // own
+    int *weights = NULL; // own [matrices]: index of each matrix in the graph's weights; -1: none
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);

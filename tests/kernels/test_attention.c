@@ -207,7 +207,7 @@ static void test_many_samples(void **state)
 }
 
 /* If a multiprocessor has too little shared memory for two blocks of large heads, each warp
- * computes one band. The bytes must be the same. */
+ * computes one band. The output must have the same bytes as with enough shared memory. */
 static void test_less_shared_memory(void **state)
 {
     (void)state;

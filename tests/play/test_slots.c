@@ -165,8 +165,8 @@ static void test_sum(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* Rows are read by the GPU or through the host, in either order of the streams. The file must have
- * the planned size. */
+/* The GPU reads rows from the file directly or through the host. Streams run at once, or only when
+ * the host waits for them. The file must have the planned size. */
 static void test_rows(void **state)
 {
     fixture *f = *state;

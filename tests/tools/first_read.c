@@ -1,6 +1,6 @@
-/* first_read.c - is a library for LD_PRELOAD. It measures two times, both from the start of a
- * program: to the first pread of a .safetensors file, and to the first pread after the file's
- * header.
+/* first_read.c - is a library for LD_PRELOAD. It measures the time from the start of a program to
+ * its first pread of a .safetensors file, and the time from the start to its first pread after the
+ * header of this file.
  *
  *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE
  *
