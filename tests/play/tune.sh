@@ -1,8 +1,8 @@
 # tune.sh - tests the key `tune` of GPTQModifier on the emulated GPU. (tests/golden/tune compares
 # the losses with the host's.) The KL divergence falls. The bytes of the output do not depend on the
 # order of the GPU's threads, on threads, batches, tiers, budgets or a kill. The smallest
-# --device-memory of the plan is enough, and the memory is predicted. With `--loss-mask answers`, the
-# divergences are those of the host. A model with experts is tuned, too.
+# --device-memory of the plan is enough, and the memory is predicted. With `--loss-mask answers`,
+# the divergences are those of the host. A model with experts is tuned, too.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-} OSH_PLAY=protect=0
