@@ -9,6 +9,7 @@ fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=256 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 seed=1
 "$OSH_TOOLS/make_model" experts hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 experts=4 \
     topk=2 head_dim=32
+"$OSH_TOOLS/tiny_model" deepseek_v3 tiny
 I='ignore: ["re:.*lm_head", "re:.*gate$"]'
 recipe() { # arguments: name, modifiers
     printf 's_stage:\n  s_modifiers:\n' >$1.yaml
@@ -26,10 +27,11 @@ recipe original "GPTQModifier: {scheme: W4A16, targets: Linear, target: original
 recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
 recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
 recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
+recipe tune "GPTQModifier: {$I, config_groups: {a: {targets: [Linear], weights: {num_bits: 2, symmetric: false, strategy: channel}}}, tune: {steps: 4, rows: 3, code_rate: 0.001, rate: 0.003}}"
 recipe mixed "GPTQModifier: {config_groups: {a: {targets: ['re:.*down_proj'], weights: {num_bits: 8, strategy: channel}}, b: {targets: ['re:.*(q|k|v|o|gate|up)_proj'], weights: {num_bits: 4, strategy: group, group_size: 64}}}, $I}"
 declare -A more=(
     [gptq]="" [asym]="--sequential-targets Linear --sum-groups 3" [static]="--propagate-error false"
-    [cache]="" [global]="" [sparse]="" [wanda]="--sum-groups 5" [original]="" [quality]="" [smooth]="" [awq]="--sum-groups 5" [mixed]="--sum-groups 2"
+    [cache]="" [global]="" [sparse]="" [wanda]="--sum-groups 5" [original]="" [quality]="" [smooth]="" [awq]="--sum-groups 5" [tune]="" [mixed]="--sum-groups 2"
 )
 one() { # arguments: kind of job, model, output
     echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
@@ -45,6 +47,7 @@ divided() { # arguments: MPI, ranks, kind of job, model, more flags
 want() { # arguments: kind of job, model
     "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "$1 in one process fails"
     sums plain >want.$1.$2
+    [ $1 != tune ] || grep -q '"kept": true' plain/oneshot-report.json || fail "the tuned values are not kept"
     rm -rf plain
 }
 mpi=${mpis[0]} other=${mpis[-1]}
@@ -58,6 +61,8 @@ for kind in asym static cache global sparse wanda original quality smooth awq mi
 done
 want gptq experts
 divided $mpi 3 gptq experts
+want tune tiny
+divided $mpi 2 tune tiny
 # Tests the rounds of a small budget, more threads, and other batches.
 threads=2 divided $other 2 gptq model
 divided $other 2 gptq model --batch-size 5
