@@ -63,6 +63,7 @@ if [ -z "$SANITIZED" ]; then
     grep -q -- '--device-memory' log || { cat log; fail "other text"; }
     export OSH_PLAY=protect=0
 fi
+[ -z "$SANITIZED" ] || exit 0 # builds with sanitizers are slow
 # ---- a plan for a GPU that the machine does not have ----
 "$ONESHOT" plan "${job[@]}" --device-model h200 >plan.txt || fail "--device-model"
 grep -q 'then codes, scales and norms are tuned\|then 2 steps of tuning' plan.txt || { cat plan.txt; fail "the plan does not tune"; }
