@@ -25,9 +25,9 @@ static __global__ void conv_back_sums(const T *x, const float *dy, int64_t n, co
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * b.C;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t t = i / b.C, c = i % b.C, K = b.at.kernel;
-        float z = b.p.w[1] ? scan_weight<W>(b.p.w[1], b.p.dtype[1], c) : 0, slope = 1;
+        float z = b.p.w[1] ? osh_cu_weight<W>(b.p.w[1], b.p.dtype[1], c) : 0, slope = 1;
         for (int64_t k = t + 1 >= K ? 0 : K - 1 - t; k < K; k++)
-            z += scan_weight<W>(b.p.w[0], b.p.dtype[0], c * K + k) *
+            z += osh_cu_weight<W>(b.p.w[0], b.p.dtype[0], c * K + k) *
                  osh_cu_load(x[(t - K + 1 + k) * b.C + c]);
         if (b.at.silu) {
             float half = 1.0f / (1.0f + expf(-z));
@@ -46,7 +46,7 @@ template <class W> static __global__ void conv_back_x(float *dx, int64_t n, conv
         int64_t t = i / b.C, c = i % b.C, K = b.at.kernel;
         float sum = 0;
         for (int64_t k = t + K > n ? t + K - n : 0; k < K; k++)
-            sum += scan_weight<W>(b.p.w[0], b.p.dtype[0], c * K + k) *
+            sum += osh_cu_weight<W>(b.p.w[0], b.p.dtype[0], c * K + k) *
                    b.dz[(t + K - 1 - k) * b.C + c];
         dx[i] += sum;
     }

@@ -65,9 +65,9 @@ template <class T> struct delta_head { // one value head of one sample
         float by_q = 1.0f / sqrtf(qq + 1e-6f) / sqrtf((float)Dk), by_k = 1.0f / sqrtf(kk + 1e-6f);
         for (int64_t i = threadIdx.x; i < Dk; i += SCAN_THREADS) m.q[i] *= by_q, m.k[i] *= by_k;
         if (threadIdx.x == 0) {
-            double fade = -exp((double)scan_weight<T>(p.p.w[0], p.p.dtype[0], head)) *
+            double fade = -exp((double)osh_cu_weight<T>(p.p.w[0], p.p.dtype[0], head)) *
                           softplus((double)osh_cu_load(a[gate(t)]) +
-                                   scan_weight<T>(p.p.w[1], p.p.dtype[1], head));
+                                   osh_cu_weight<T>(p.p.w[1], p.p.dtype[1], head));
             m.of[DELTA_DECAY] = (float)exp(fade);
             m.of[DELTA_RATE] = (float)(1 / (1 + exp(-(double)osh_cu_load(b[gate(t)])))) *
                                (float)p.at.beta;
@@ -152,8 +152,8 @@ template <class T> struct delta_head { // one value head of one sample
     __device__ void gates(int64_t t, float to_decay, float to_rate) const
     {
         double v = (double)osh_cu_load(a[gate(t)]) +
-                   scan_weight<T>(p.p.w[1], p.p.dtype[1], head);
-        double A = exp((double)scan_weight<T>(p.p.w[0], p.p.dtype[0], head));
+                   osh_cu_weight<T>(p.p.w[1], p.p.dtype[1], head);
+        double A = exp((double)osh_cu_weight<T>(p.p.w[0], p.p.dtype[0], head));
         double fade = (double)to_decay * m.of[DELTA_DECAY] * -A; // gradient of softplus(v)
         double half = 1 / (1 + exp(-(double)osh_cu_load(b[gate(t)])));
         float to_a = (float)(fade / (1 + exp(-v)));

@@ -15,7 +15,7 @@
  *   act            dx += dy act'(x)
  *   clamp          dx += dy, if x is within the limits */
 #include "ops/cuda/act.cuh"
-#include "ops/cuda/pack.cuh"
+#include "ops/cuda/add.cuh"
 
 #include <string.h>
 
@@ -28,19 +28,23 @@ static __global__ void add_back(float *to, const float *dy, int64_t n, float by)
         to[i] += __fmul_rn(by, dy[i]);
 }
 
-static osh_status add_back_run(osh_ctx *cx, const osh_grad_args *a, int k, float by)
+osh_status osh_cu_add(osh_ctx *cx, osh_device *d, float *to, const float *from, int64_t n, float by)
 {
     osh_status rc = OSH_OK;
-    osh_device *d = a->dout[0]->device;
-    int64_t n = osh_tensor_numel(a->dout[0]);
-
-    if (!n || !a->din[k]) return OSH_OK;
-    OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
-               static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data),
-               n, by);
+    if (!n) return OSH_OK;
+    OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d), to, from, n,
+               by);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
+}
+
+static osh_status add_back_run(osh_ctx *cx, const osh_grad_args *a, int k, float by)
+{
+    const osh_tensor *dy = a->dout[0];
+    if (!a->din[k]) return OSH_OK;
+    return osh_cu_add(cx, dy->device, static_cast<float *>(a->din[k]->data),
+                      static_cast<const float *>(dy->data), osh_tensor_numel(dy), by);
 }
 
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)

@@ -34,7 +34,7 @@ static __global__ void gated_back_kernel(const X *x, const T *z, gated_back b)
         float sum = 0, dot = 0;
         for (int64_t i = h * D + threadIdx.x; i < (h + 1) * D; i += SCAN_THREADS) {
             float v = osh_cu_load(x[i]), s = scan_gate(osh_cu_load(z[i]), b.at.sigmoid);
-            float w = scan_weight<T>(b.p.w[0], b.p.dtype[0], h % b.heads * D + i - h * D);
+            float w = osh_cu_weight<T>(b.p.w[0], b.p.dtype[0], h % b.heads * D + i - h * D);
             float u = before ? v * s : v;
             sum += u * u;
             dot += b.dy[i] * w * s * v; // the product g u, for both places of the gate
@@ -46,7 +46,7 @@ static __global__ void gated_back_kernel(const X *x, const T *z, gated_back b)
         for (int64_t i = h * D + threadIdx.x; i < (h + 1) * D; i += SCAN_THREADS) {
             float v = osh_cu_load(x[i]), gate = osh_cu_load(z[i]);
             float s = scan_gate(gate, b.at.sigmoid), slope = gated_slope(gate, b.at.sigmoid);
-            float w = scan_weight<T>(b.p.w[0], b.p.dtype[0], h % b.heads * D + i - h * D);
+            float w = osh_cu_weight<T>(b.p.w[0], b.p.dtype[0], h % b.heads * D + i - h * D);
             float g = b.dy[i] * w, n = (before ? v * s : v) * r;
             float du = ((before ? g : g * s) - n * mean) * r;
             if (b.dx) b.dx[i] += before ? du * s : du;

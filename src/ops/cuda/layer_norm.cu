@@ -3,21 +3,9 @@
  * row is a token of the batch, or a head if head_dim is set.
  *
  *   in[0] x [N, D]   in[1] w [D]   in[2] b [D], optional   out y [N, D]   y may overwrite x */
-#include "ops/cuda/pack.cuh"
+#include "ops/cuda/weight.cuh"
 
 #include <assert.h>
-
-/* Returns element i of a stored weight, rounded to the compute dtype T. */
-template <class T>
-static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored, int64_t i)
-{
-    float f = 0;
-    if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
-    else if (stored == OSH_F32) f = static_cast<const float *>(w)[i];
-    else if (stored == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(w)[i]);
-    else f = osh_cu_load(static_cast<const osh_f16_t *>(w)[i]);
-    return osh_cu_round<T>(f);
-}
 
 typedef struct layer_norm_weights {
     const void *w, *b; // weight and bias, [D]; NULL: none; views
@@ -45,8 +33,8 @@ static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p,
         float r = 1.0f / sqrtf(sum / (float)D + eps);
         for (int64_t i = threadIdx.x; i < D; i += 256) {
             float v = __fmul_rn(osh_cu_load(from[i]) - mean, r),
-                  b = p.b ? layer_norm_weight<T>(p.b, p.b_dtype, i) : 0, w = 1;
-            if (p.w) w = osh_cu_round<T>(layer_norm_weight<T>(p.w, p.w_dtype, i) + p.offset);
+                  b = p.b ? osh_cu_weight<T>(p.b, p.b_dtype, i) : 0, w = 1;
+            if (p.w) w = osh_cu_round<T>(osh_cu_weight<T>(p.w, p.w_dtype, i) + p.offset);
             osh_cu_store(&y[n * D + i], __fadd_rn(__fmul_rn(v, w), b));
         }
     }

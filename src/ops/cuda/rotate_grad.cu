@@ -1,15 +1,6 @@
 /* rotate_grad.cu - computes the gradient of rotate: dx += dy M^T, or dx += dy M if the attribute
  * `transposed` is true. The rotation of dy is computed by rotate.cu, in scratch. */
-#include "ops/cuda/pack.cuh"
-
-enum { THREADS = 256 };
-
-static __global__ void rotate_back_add(float *to, const float *dx, int64_t n)
-{
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * THREADS)
-        to[i] += dx[i];
-}
+#include "ops/cuda/add.cuh"
 
 osh_status osh_rotate_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
@@ -29,9 +20,7 @@ osh_status osh_rotate_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     at.transposed = !at.transposed;
     turn.in[0] = dy, turn.in[1] = a->in[1], turn.out[0] = &to, turn.attr = &at;
     OSH_TRY(osh_rotate_cuda(cx, &turn));
-    OSH_LAUNCH(rotate_back_add, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
-               static_cast<float *>(a->din[0]->data), dx, n);
-    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(osh_cu_add(cx, d, static_cast<float *>(a->din[0]->data), dx, n, 1));
 done:
     osh_device_free(d, dx);
     return rc;

@@ -17,6 +17,7 @@
  *                    the expert
  *
  * A sum over a row is a sum of the lanes of a warp. */
+#include "ops/cuda/add.cuh"
 #include "ops/cuda/sums.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
@@ -24,14 +25,6 @@ enum { THREADS = 256, WARPS = THREADS / 32 };
 static float *rows_grad_of(const osh_tensor *t)
 {
     return t ? static_cast<float *>(t->data) : NULL;
-}
-
-/* Adds dy [n] to `to` [n]. */
-static __global__ void rows_back_add(float *to, const float *dy, int64_t n)
-{
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * THREADS)
-        to[i] += dy[i];
 }
 
 osh_status osh_positions_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
@@ -44,17 +37,11 @@ osh_status osh_positions_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = static_cast<const float *>(a->dout[0]->data);
     int64_t offset = static_cast<const osh_positions_attr *>(a->attr)->offset;
 
-    if (N && a->din[0])
-        OSH_LAUNCH(rows_back_add, osh_cu_grid(d, N * D, THREADS), THREADS, 0, osh_cuda_stream(d),
-                   rows_grad_of(a->din[0]), dy, N * D);
+    if (a->din[0]) OSH_TRY(osh_cu_add(cx, d, rows_grad_of(a->din[0]), dy, N * D, 1));
     // one launch for each sample, because all samples add to the same rows of dw
-    for (int64_t s = 0; a->din[1] && s < n_seqs; s++) {
-        int64_t n = (offsets[s + 1] - offsets[s]) * D;
-        if (n)
-            OSH_LAUNCH(rows_back_add, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
-                       rows_grad_of(a->din[1]) + offset * D, dy + offsets[s] * D, n);
-    }
-    OSH_CUDA(cx, cudaGetLastError());
+    for (int64_t s = 0; a->din[1] && s < n_seqs; s++)
+        OSH_TRY(osh_cu_add(cx, d, rows_grad_of(a->din[1]) + offset * D, dy + offsets[s] * D,
+                           (offsets[s + 1] - offsets[s]) * D, 1));
 done:
     return rc;
 }

@@ -20,9 +20,9 @@ static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * C;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t t = i / C, c = i % C, K = at.kernel;
-        float sum = p.w[1] ? scan_weight<W>(p.w[1], p.dtype[1], c) : 0;
+        float sum = p.w[1] ? osh_cu_weight<W>(p.w[1], p.dtype[1], c) : 0;
         for (int64_t k = t + 1 >= K ? 0 : K - 1 - t; k < K; k++)
-            sum += scan_weight<W>(p.w[0], p.dtype[0], c * K + k) *
+            sum += osh_cu_weight<W>(p.w[0], p.dtype[0], c * K + k) *
                    osh_cu_load(x[(t - K + 1 + k) * C + c]);
         sum = osh_cu_round<W>(sum);
         osh_cu_store(&y[i], at.silu ? silu(sum) : sum);
@@ -97,9 +97,9 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
                 k[i] *= 1.0f / sqrtf(kk + 1e-6f);
             }
             if (threadIdx.x == 0) {
-                double fade = -exp((double)scan_weight<T>(h.p.w[0], h.p.dtype[0], head)) *
+                double fade = -exp((double)osh_cu_weight<T>(h.p.w[0], h.p.dtype[0], head)) *
                               softplus((double)osh_cu_load(a[t * at.v_heads + head]) +
-                                       scan_weight<T>(h.p.w[1], h.p.dtype[1], head));
+                                       osh_cu_weight<T>(h.p.w[1], h.p.dtype[1], head));
                 gates[0] = (float)exp(fade);
                 gates[1] = osh_cu_round<T>(
                     (float)(1 / (1 + exp(-(double)osh_cu_load(b[t * at.v_heads + head])))));
@@ -168,7 +168,7 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
 
     for (int64_t item = blockIdx.x; item < h.of.count * at.heads; item += gridDim.x) {
         int64_t head = item % at.heads, sample = item / at.heads;
-        float D = scan_weight<T>(h.p.w[1], h.p.dtype[1], head);
+        float D = osh_cu_weight<T>(h.p.w[1], h.p.dtype[1], head);
         for (int64_t i = threadIdx.x; i < P * S; i += SCAN_THREADS) Z[i] = 0;
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + inner + head / (at.heads / at.groups) * S;
@@ -176,13 +176,13 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
             for (int64_t i = threadIdx.x; i < S; i += SCAN_THREADS)
                 B[i] = osh_cu_load(from[i]), C[i] = osh_cu_load(from[at.groups * S + i]);
             if (threadIdx.x == 0) {
-                float bias = scan_weight<T>(h.p.w[2], h.p.dtype[2], head);
+                float bias = osh_cu_weight<T>(h.p.w[2], h.p.dtype[2], head);
                 float sum = osh_cu_round<T>(__fadd_rn(osh_cu_load(dt[t * at.heads + head]), bias));
                 float step = osh_cu_round<T>((float)softplus((double)sum));
                 if (step < (float)at.dt_min) step = (float)at.dt_min;
                 if (at.dt_max > 0 && step > (float)at.dt_max) step = (float)at.dt_max;
                 gates[0] =
-                    (float)exp(-exp((double)scan_weight<T>(h.p.w[0], h.p.dtype[0], head)) * step),
+                    (float)exp(-exp((double)osh_cu_weight<T>(h.p.w[0], h.p.dtype[0], head)) * step),
                 gates[1] = step;
             }
             __syncthreads();
@@ -256,7 +256,7 @@ static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, gat
         for (int64_t i = threadIdx.x; i < D; i += SCAN_THREADS) {
             float v = osh_cu_load(x[r * D + i]);
             float gate = scan_gate(osh_cu_load(z[r * D + i]), at.sigmoid);
-            float w = scan_weight<T>(p.w[0], p.dtype[0], r % of.heads * D + i);
+            float w = osh_cu_weight<T>(p.w[0], p.dtype[0], r % of.heads * D + i);
             if (at.before) v = w * (v * gate * by);
             else v = osh_cu_round<X>(w * osh_cu_round<X>(v * by)) * gate;
             osh_cu_store(&y[r * D + i], v);

@@ -1,10 +1,10 @@
 /* scan.cuh - declares types and functions for the kernels of recurrent layers and of their
- * gradients: lists of samples, weights of any dtype, and activations. Letters in shapes:
+ * gradients: lists of samples, lists of weights, and activations. Letters in shapes:
  * ops/scan.h. */
 #ifndef OSH_SCAN_CUH
 #define OSH_SCAN_CUH
-#include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
+#include "ops/cuda/weight.cuh"
 extern "C" {
 #include "ops/scan.h"
 }
@@ -40,18 +40,6 @@ static osh_status scan_by_samples(osh_ctx *cx, const osh_seqs *seqs, int64_t n_t
     }
 done:
     return rc;
-}
-
-/* Returns element i of a stored weight, rounded to the compute dtype T. */
-template <class T>
-static __device__ inline float scan_weight(const void *w, osh_dtype stored, int64_t i)
-{
-    float f = 0;
-    if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
-    else if (stored == OSH_F32) f = static_cast<const float *>(w)[i];
-    else if (stored == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(w)[i]);
-    else f = osh_cu_load(static_cast<const osh_f16_t *>(w)[i]);
-    return osh_cu_round<T>(f);
 }
 
 typedef struct weights { // stored weights of an op

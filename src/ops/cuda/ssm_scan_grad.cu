@@ -48,7 +48,7 @@ template <class T> struct ssm_head { // one head of one sample
     }
     __device__ int64_t output(int64_t t) const { return gate(t) * p.at.head_dim; }
     __device__ int64_t gate(int64_t t) const { return (row + t) * p.at.heads + head; }
-    __device__ float weight(int k) const { return scan_weight<T>(p.p.w[k], p.p.dtype[k], head); }
+    __device__ float weight(int k) const { return osh_cu_weight<T>(p.p.w[k], p.p.dtype[k], head); }
 
     /* Loads B, C, x and the gates of token t. */
     __device__ void load(int64_t t) const
